@@ -101,7 +101,7 @@ benchmark = _register("benchmark")
 
 
 def kind(task_kind: T) -> T:
-    """Registers a kind of task, under its own `name` (`redqueen.tasks.kinds.TaskKind`). Raises PluginError if it is taken."""
+    """Registers a kind of task under its own `name` (`redqueen.tasks.kinds`). Raises PluginError if it is taken."""
     _add("kind", task_kind.name, task_kind)  # pyright: ignore[reportAttributeAccessIssue]
     return task_kind
 

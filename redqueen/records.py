@@ -125,7 +125,7 @@ class Prompt:
     chat: bool = False
     """Whether the text is one user message that goes through the model's chat template; if not, it is used as it is."""
     tagged: bool = False
-    """Whether a stop string ends the completion only where it ends an answer (`redqueen.tasks.programs.tagged`): reasoning
+    """Whether a stop string ends the completion only where it ends an answer (`tasks/programs/tagged.py`): reasoning
     may mention it."""
 
 

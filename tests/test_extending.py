@@ -30,8 +30,6 @@ from redqueen.evals.samples import SampleStore
 from redqueen.extras.page.live_run import LiveRun
 from redqueen.extras.page.task import task_view
 from redqueen.extras.page.tasks import browse
-from redqueen.extras.trackers.opening import check_trackers, open_recorders, open_trackers
-from redqueen.extras.trackers.tracker import Tracker
 from redqueen.method.advantages import advantages
 from redqueen.method.fitness import lcb
 from redqueen.method.games import par_by
@@ -62,6 +60,8 @@ from redqueen.run.recording.metrics import check_own, step_metrics
 from redqueen.run.recording.metrics.own import own_metrics, own_panels, own_values
 from redqueen.run.recording.metrics.step import CountedStep
 from redqueen.run.recording.metrics_file import MetricsRecorder
+from redqueen.run.recording.opening import check_trackers, open_recorders, open_trackers
+from redqueen.run.recording.tracker import Tracker
 from redqueen.store.directory import RunDirectory
 from redqueen.store.lineage import lives
 from redqueen.store.numbers import numbers

@@ -24,38 +24,36 @@ from tests.test_layers import EDGES, LEVELS, part_and_level  # noqa: E402
 TARGET = REPOSITORY / "docs" / "figures" / "architecture.svg"
 WIDTH, HEIGHT, GAP = 2.3, 0.62, 0.35
 LEFT_OUT = {"redqueen", "redqueen.__main__"}
-GROUND = {name for level in LEVELS[-3:] for name in level} | {
-    f"redqueen.{name}" for name in ("config", "assets", "programs")
-}
+GROUND = {name for level in LEVELS[-4:] for name in level} | {"redqueen.config", "redqueen.assets"}
 TITLES = {
+    "redqueen.cli": "the command line",
     "redqueen.api": "runs from Python",
-    "redqueen.extras.rewards": "for other trainers",
-    "redqueen.extras.page": "page and report",
     "redqueen.members": "asked, scored, exported",
-    "redqueen.run.session": "start and resume a run",
     "redqueen.analysis": "what a run meant",
-    "redqueen.run.recording": "metrics, terminal",
+    "redqueen.run": "start, train, record",
     "redqueen.evals": "held-out score",
-    "redqueen.extras.ray": "many machines, by Ray",
-    "redqueen.engine": "base, members, GPU",
     "redqueen.store": "archive, checkpoints",
-    "redqueen.jail.service": "the jail by HTTP",
-    "redqueen.engine.adapters": "weights as values",
-    "redqueen.method": "prompts, rewards",
-    "redqueen.tasks.kinds": "tasks and languages",
-    "redqueen.jail": "the jail",
-    "redqueen.method": "ratings, selection",
-    "redqueen.tasks.programs": "program text",
+    "redqueen.method": "PopuLoRA: a step",
+    "redqueen.engine": "base, members, GPU",
     "redqueen.assets": "shipped adapter",
     "redqueen.config": "every setting",
+    "redqueen.tasks": "kinds, Python, programs",
     "redqueen.plugins": "own parts by name",
+    "redqueen.base": "random numbers, streams",
+    "redqueen.extras": "extras by name",
     "redqueen.records": "what flows in a step",
     "redqueen.errors": "a user's errors",
-    "redqueen.cli": "the command line",
-    "redqueen.method": "the five phases",
-    "redqueen.method": "propose, solve, judge",
-    "redqueen.base": "random numbers, cores",
-    "redqueen.method.warm_start": "supervised start",
+    "redqueen.jail": "the judge",
+    "redqueen.extras.sql": "queries for SQLite",
+    "redqueen.extras.expr": "expressions",
+    "redqueen.extras.reasoning_gym": "generators as tasks",
+    "redqueen.extras.studies": "ancestry, transfer, ...",
+    "redqueen.extras.page": "page and report",
+    "redqueen.extras.benchmarks": "code, maths",
+    "redqueen.extras.rewards": "for other trainers",
+    "redqueen.extras.vllm": "samples on a GPU",
+    "redqueen.extras.ray": "many machines",
+    "redqueen.extras.trackers": "W&B and the like",
 }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from statistics import fmean
 
-from redqueen.extras.expr import EXPR
 from redqueen.extras.expr.expressions import parse, size_of
+from redqueen.extras.expr.language import EXPR
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.directory import RunDirectory
 

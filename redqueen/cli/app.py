@@ -18,15 +18,17 @@ from redqueen import __version__
 from redqueen.base.machine import set_library_defaults
 from redqueen.base.optional import TRAINING, missing
 from redqueen.cli import examples
-from redqueen.cli.app_runs import AsJson, LoadPlugins, Unsafe, runs, say_loading
+from redqueen.cli.app_runs import runs
+from redqueen.cli.command import SETTINGS, add_commands
+from redqueen.cli.options import AsJson, ConfigFile, LoadPlugins, Model, Overrides, Unsafe, say_loading
 from redqueen.cli.resume import describe
 from redqueen.config import Config, ConfigError
 from redqueen.config.files import is_settings
-from redqueen.config.keys import keys as all_keys
-from redqueen.config.recipes import RECIPES, check_repeats, configure, settings_of
+from redqueen.config.recipes import check_repeats, configure, settings_of
 from redqueen.engine.model.families import check_files, check_model
 from redqueen.errors import UserError
 from redqueen.jail.host import hear_of_children
+from redqueen.jail.probes import IsolationError
 from redqueen.method.reward_probe import check_advantage, check_rewards
 from redqueen.store.allowed import with_own_parts
 from redqueen.store.directory import RunDirectory, read_config
@@ -41,34 +43,7 @@ app = typer.Typer(
 )
 
 
-def _complete(incomplete: str) -> list[str]:
-    """Returns what a shell may complete among the arguments: recipes and settings."""
-    words = [*RECIPES, *(f"{key}=" for key in all_keys(Config))]
-    return [word for word in words if word.startswith(incomplete)]
-
-
 _REPEATABLE = ("--grid", "--plugins")
-# An option that a command does not have is left among the arguments, so that `configure` can say what was meant.
-SETTINGS = {"ignore_unknown_options": True}
-Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[RECIPE] [KEY=VALUE]...",
-        help="A recipe (see redqueen recipes), then settings (see redqueen keys).",
-        show_default=False,
-        autocompletion=_complete,
-    ),
-]
-Model = Annotated[
-    str | None, typer.Option(metavar="MODEL", help="Hugging Face id or local folder; short for model.name=MODEL.")
-]
-
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--config", metavar="FILE", help="Settings in TOML or YAML (see redqueen init), or a run's config.json."
-    ),
-]
 
 
 def _unsafe(wanted: bool) -> list[str]:
@@ -259,68 +234,6 @@ def keys(
     raise typer.Exit(run_keys(part, plugins or ()))
 
 
-@app.command(epilog=examples.SWEEP, context_settings=SETTINGS)
-def sweep(
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder of the sweep; an unfinished sweep in it is continued.")
-    ],
-    args: Overrides = None,
-    grid: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE,VALUE", help="Values to try; a value with commas in [brackets]. Repeatable."),
-    ] = None,
-    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each combination, from run.seed on.")] = 3,
-    jobs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Runs at once; share the cores with model.threads=N.")
-    ] = 1,
-    probe: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Held-out tasks the last students are scored on; 0: none.")
-    ] = 63,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be trained, and stop.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Train a grid of settings with several seeds.
-
-    Each combination is trained with each seed; a table shows means with 95 % intervals.
-    """
-    check_repeats(args or [])
-    from redqueen.extras.studies.sweep.plan_command import print_plan
-
-    print_plan(args or [], grid or [], seeds, out, jobs, probe)
-    if dry_run:
-        raise typer.Exit
-    from redqueen.extras.studies.sweep.command import run_sweep
-
-    raise typer.Exit(run_sweep(args or [], grid or [], seeds, out, jobs, probe, as_json=as_json))
-
-
-@app.command(epilog=examples.TRANSFER, context_settings=SETTINGS)
-def transfer(
-    args: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN... [KEY=VALUE]...",
-            help="The runs' directories, or files of their tasks; then settings of the strangers.",
-        ),
-    ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the strangers; what is done in it is kept.")],
-    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Strangers of each curriculum.")] = 3,
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Strangers trained at once.")] = 1,
-    as_json: AsJson = False,
-) -> None:
-    """Try the tasks of runs on strangers.
-
-    Fresh students are trained on the tasks that each run wrote at its beginning and at its end, and on the seed
-    programs, all with equal budgets. The table says how much each gained on held-out tasks. A file is one of redqueen
-    tasks export; strangers of files alone start from the bundled model, unless model.name says otherwise.
-    """
-    check_repeats(args)
-    say_loading()
-    from redqueen.extras.studies.transfer.command import run_transfer
-
-    raise typer.Exit(run_transfer(args, seeds, out, jobs, as_json=as_json))
-
-
 @app.command(epilog=examples.WARM_START, context_settings=SETTINGS)
 def warm_start(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the adapter (PEFT format).")],
@@ -445,6 +358,7 @@ def _escape_what_cannot_be_printed() -> None:
 
 
 app.add_typer(runs)
+add_commands(app)
 
 
 def with_address(arguments: list[str]) -> list[str]:
@@ -488,7 +402,7 @@ def main() -> None:
     try:
         check_once(sys.argv[1:])
         app(with_address(sys.argv[1:]))
-    except UserError as error:
+    except (UserError, IsolationError) as error:
         # An error may name what is in a file that somebody else wrote.
         typer.echo(printable(f"redqueen: {error}"), err=True)
         sys.exit(2)

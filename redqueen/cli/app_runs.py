@@ -4,53 +4,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from redqueen.cli import examples
+from redqueen.cli.options import AsJson, AsOf, LoadPlugins, Member, OfKind, Plugins, Push, Run, Unsafe, say_loading
 from redqueen.errors import UserError
 from redqueen.store.allowed import Allowed
 
 runs = typer.Typer()
-
-
-def _kinds(incomplete: str) -> list[str]:
-    """Returns what a shell may complete where a kind is named."""
-    from redqueen.tasks.kinds import names
-
-    return [name for name in names() if name.startswith(incomplete)]
-
-
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run's directory.")]
-Member = Annotated[str, typer.Argument(metavar="MEMBER", help="A member's name, best-student or best-teacher.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
-AsOf = Annotated[
-    int | None, typer.Option(min=0, metavar="N", help="As it was after N steps (default: as late as it is kept).")
-]
-LoadPlugins = Annotated[
-    bool, typer.Option("--load-plugins", help="Import the modules that the run's config.json names; they run as you.")
-]
-Unsafe = Annotated[
-    bool, typer.Option("--unsafe-no-isolation", help="Run programs although this machine cannot isolate them.")
-]
-OfKind = Annotated[str | None, typer.Option(metavar="KIND", help="Only tasks of this kind.", autocompletion=_kinds)]
-Plugins = Annotated[
-    str, typer.Option(metavar="MODULES", help="Modules of your own, with commas between them; they run as you.")
-]
-Push = Annotated[
-    str | None,
-    typer.Option(metavar="USER/NAME", help="Also publish it on the Hugging Face hub, as a private repository."),
-]
-Figure = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: FILE.png or FILE.svg.")]
-
-
-def say_loading(what: str = "PyTorch") -> None:
-    """Says in a terminal, where somebody waits, that the libraries, and `what` with them, are being loaded."""
-    if sys.stderr.isatty():
-        typer.echo(f"loading {what} ...", err=True)
 
 
 def _complete_benchmarks(context: typer.Context, incomplete: str) -> list[str]:
@@ -237,150 +201,6 @@ def _check_member(targets: list[str], name: str) -> None:
         directory = RunDirectory(Path(target))
         if directory.exists:
             check_name(directory, name)
-
-
-@runs.command(epilog=examples.LINEAGE)
-def lineage(run: Run, as_json: AsJson = False, figure: Figure = None) -> None:
-    """Print the family tree of a run.
-
-    It says who descends from whom, by which operator, and what became of each member.
-    """
-    # The text needs no matplotlib, so the figure is a module of its own.
-    if figure is not None:
-        from redqueen.cli.figure_files import run_lineage_figure
-
-        run_lineage_figure(run, figure)
-    from redqueen.extras.studies.lineage.command import run_lineage
-
-    raise typer.Exit(run_lineage(run, as_json=as_json))
-
-
-@runs.command(epilog=examples.REPORT)
-def report(
-    run: Run,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The file to write (default: report.html in the run).")
-    ] = None,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the numbers as Markdown, for a model card.")
-    ] = False,
-    push: Annotated[
-        str | None, typer.Option(metavar="USER/NAME", help="Also publish it, as a private static Space of the hub.")
-    ] = None,
-) -> None:
-    """Write a run as one page of HTML.
-
-    It has what redqueen watch shows, and says in words what the run is doing: collapse, arms race, disengagement or
-    undecided. The file needs no other file and no network.
-    """
-    from redqueen.extras.page.report_command import run_report
-
-    raise typer.Exit(run_report(run, out, as_markdown=markdown, repository=push))
-
-
-@runs.command(epilog=examples.WATCH)
-def watch(
-    run: Annotated[Path, typer.Argument(metavar="RUN_OR_FOLDER", help="A run's directory, or a folder of runs.")],
-    port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65535, metavar="N", help="The port; 0: any (default: the first free from 8642 on)."),
-    ] = None,
-) -> None:
-    """Follow a run in the browser.
-
-    The page shows curves, members, matches and every task with its attempts. It answers to this machine only, and it
-    reads only; it may be opened while the run is trained.
-    """
-    from redqueen.extras.page.watch_command import run_watch
-
-    raise typer.Exit(run_watch(run, port))
-
-
-@runs.command(epilog=examples.COMPARE)
-def compare(
-    paths: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The runs' directories.")],
-    by: Annotated[
-        str, typer.Option(metavar="KEY", help="Pool runs that have the same value: recipe or another setting.")
-    ] = "run",
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for a page, figures (PNG, SVG) and numbers (CSV).")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All numbers, and a figure for each panel.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Compare runs and arms.
-
-    Is anybody better on held-out problems, is the curriculum richer, is the run healthy? There is a figure for
-    each, and --all has the rest. Runs that differ in their seeds only are pooled with --by recipe, into means with
-    95 % intervals.
-    """
-    from redqueen.analysis.compare.arms import check_arms
-
-    # What cannot be compared is refused before matplotlib is imported.
-    check_arms(paths, by)
-    from redqueen.extras.page.compare_command import run_compare
-
-    raise typer.Exit(run_compare(paths, by, out, as_json=as_json, everything=everything))
-
-
-@runs.command(epilog=examples.RETENTION)
-def retention(
-    run: Run,
-    step: Annotated[
-        int | None, typer.Option(metavar="N", help="The checkpoint after N steps (default: the newest).")
-    ] = None,
-    seeds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Repetitions, each with its own tasks and children.")
-    ] = 3,
-    updates: Annotated[int, typer.Option(min=1, metavar="N", help="Updates of each child.")] = 20,
-    tasks: Annotated[int, typer.Option(min=1, metavar="N", help="Reserved tasks that reward is measured on.")] = 24,
-    as_json: AsJson = False,
-    figure: Figure = None,
-    load_plugins: LoadPlugins = False,
-    unsafe_no_isolation: Unsafe = False,
-) -> None:
-    """Measure what children keep of their parents.
-
-    One child is made with each operator and control, and all are trained alike. The table says how far each fell behind
-    its parent, and after how many updates it reached the parent's level. The defaults are 3 seeds of 12 children with
-    20 updates each: on a CPU begin with the first example, which is much smaller.
-    """
-    from redqueen.extras.studies.retention.study import RetentionPlan
-
-    say_loading()
-    from redqueen.extras.studies.retention.command import run_retention
-
-    plan = RetentionPlan(seeds, updates, tasks)
-    allowed = Allowed(load_plugins, unsafe_no_isolation)
-    raise typer.Exit(run_retention(run, step, plan, allowed, as_json=as_json, figure=figure))
-
-
-@runs.command(epilog=examples.ANCESTRY)
-def ancestry(
-    run: Run,
-    epochs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Largest number of stages of the run to compare.")
-    ] = 10,
-    tasks: Annotated[int, typer.Option(min=1, metavar="N", help="Tasks of each stage.")] = 12,
-    attempts: Annotated[int, typer.Option(min=1, metavar="N", help="Attempts of each student at each task.")] = 1,
-    students: Annotated[
-        int, typer.Option(min=1, metavar="N", help="How many of the fittest students of each stage play.")
-    ] = 1,
-    as_json: AsJson = False,
-    figure: Figure = None,
-    load_plugins: LoadPlugins = False,
-    unsafe_no_isolation: Unsafe = False,
-) -> None:
-    """Play students of all stages against old tasks.
-
-    Students from all stages of the run attempt tasks from all stages. The table says whether students made progress,
-    went in cycles or collapsed. Keep the checkpoints of a long run for it: run.keep_every=5.
-    """
-    say_loading()
-    from redqueen.extras.studies.ancestry.command import run_ancestry
-
-    allowed = Allowed(load_plugins, unsafe_no_isolation)
-    raise typer.Exit(run_ancestry(run, epochs, tasks, attempts, students, allowed, as_json=as_json, figure=figure))
 
 
 tasks = typer.Typer(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 
-def _examples(*commands: str) -> str:
+def examples(*commands: str) -> str:
     r"""Returns the text for `epilog`. The line "\b" keeps the help's formatter from joining the lines."""
     return "\n".join(["\b", "Examples:", *(f"  {command}" for command in commands)])
 
 
-TRAIN = _examples(
+TRAIN = examples(
     "redqueen train",
     "redqueen train population_4t4s --steps 20 learning.lr=5e-5",
     "redqueen train --model Qwen/Qwen2.5-0.5B-Instruct model.prompts=chat",
@@ -17,27 +17,19 @@ TRAIN = _examples(
     "redqueen train paper_7b --dry-run",
     "redqueen train --resume runs/quickstart --steps 20",
 )
-INIT = _examples("redqueen init", "redqueen init rlvr --out mine.toml")
-RECIPES = _examples("redqueen recipes", "redqueen recipes --cards")
-KEYS = _examples("redqueen keys", "redqueen keys learning", "redqueen keys tokens")
-SWEEP = _examples(
-    "redqueen sweep --grid matched=none,per_adapter,total --seeds 3 --out sweeps/matched",
-    "redqueen sweep population_4t4s run.steps=20 --grid learning.lr=5e-5,1e-4 --out sweeps/lr",
-)
-TRANSFER = _examples(
-    "redqueen transfer runs/overnight --out transfer/overnight",
-    "redqueen transfer runs/single runs/population --seeds 4 --out transfer/both run.steps=60",
-)
-WARM_START = _examples(
+INIT = examples("redqueen init", "redqueen init rlvr --out mine.toml")
+RECIPES = examples("redqueen recipes", "redqueen recipes --cards")
+KEYS = examples("redqueen keys", "redqueen keys learning", "redqueen keys tokens")
+WARM_START = examples(
     "redqueen warm-start adapters/mine --model HuggingFaceTB/SmolLM2-360M",
     "redqueen train --model HuggingFaceTB/SmolLM2-360M population.init=adapters/mine",
 )
-EXPORT = _examples(
+EXPORT = examples(
     "redqueen export runs/quickstart best-student student",
     "redqueen export runs/quickstart S1 student-3 --step 3",
     "redqueen export runs/quickstart best-student whole-model --merge",
 )
-ASK = _examples(
+ASK = examples(
     "redqueen ask runs/quickstart",
     "redqueen ask runs/quickstart best-student 'def f(x): return x * 2' 'f(4) == ?'",
     "redqueen ask runs/quickstart best-student 'def f(x): return x * 2' 'f(?) == 10'",
@@ -45,12 +37,12 @@ ASK = _examples(
     "redqueen ask runs/quickstart S1 question.txt --attempts 8",
     "redqueen ask runs/quickstart base seed-12-code_i",
 )
-SHOW = _examples(
+SHOW = examples(
     "redqueen show runs/quickstart",
     "redqueen show runs/quickstart --step 4 --kind code_f --best",
     "redqueen show runs/quickstart --member T1 --worst --limit 3",
 )
-EVAL = _examples(
+EVAL = examples(
     "redqueen eval runs/quickstart warm-start base",
     "redqueen eval runs/quickstart --members all --limit 30",
     "redqueen eval runs/rlvr --step all --out evals/rlvr",
@@ -58,35 +50,21 @@ EVAL = _examples(
     "redqueen eval runs/quickstart runs/single base --benchmarks all --data benchmarks --out evals/quickstart",
     "redqueen eval runs/quickstart --benchmarks humaneval+,gsm8k --data benchmarks --samples 8 --temperature 0.6",
 )
-LINEAGE = _examples("redqueen lineage runs/quickstart", "redqueen lineage runs/quickstart --figure tree.svg")
-REPORT = _examples("redqueen report runs/quickstart", "redqueen report runs/quickstart --markdown")
-WATCH = _examples("redqueen watch runs/quickstart", "redqueen watch runs --port 9000")
-COMPARE = _examples(
-    "redqueen compare runs/one runs/two --out comparison",
-    "redqueen compare sweeps/matched/*/seed-* --by recipe --out comparison",
-)
-RETENTION = _examples(
-    "redqueen retention runs/quickstart --seeds 2 --updates 2 --tasks 3",
-    "redqueen retention runs/quickstart --figure retention.png",
-)
-ANCESTRY = _examples(
-    "redqueen ancestry runs/quickstart", "redqueen ancestry runs/quickstart --attempts 4 --figure ancestry.png"
-)
-TASKS_EXPORT = _examples(
+TASKS_EXPORT = examples(
     "redqueen tasks export runs/quickstart --out tasks.parquet",
     "redqueen tasks export runs/quickstart --kind code_o --solve-rate 0.1 0.9 --out hard.jsonl",
     "redqueen tasks export runs/quickstart --distinct --out my-tasks/",
     "redqueen tasks export runs/quickstart --format verifiers --out redqueen_tasks/",
 )
-TASKS_IMPORT = _examples(
+TASKS_IMPORT = examples(
     "redqueen tasks import tasks.parquet --out seeds.txt", "redqueen tasks import my-tasks --out seeds.txt"
 )
-TASKS = _examples(
+TASKS = examples(
     "redqueen tasks export runs/quickstart --out tasks.parquet", "redqueen tasks import tasks.parquet --out seeds.txt"
 )
-VERIFY = _examples(
+VERIFY = examples(
     """echo '{"id": 1, "kind": "code_o", "program": "def f(x): return x * 2", "input": "4"}' | redqueen verify -""",
     "redqueen verify answers.jsonl > verdicts.jsonl",
 )
-DOCTOR = _examples("redqueen doctor")
-JAIL = _examples("redqueen jail serve", "redqueen jail serve --host 0.0.0.0 --port 8080 --seconds 30 --memory 1024")
+DOCTOR = examples("redqueen doctor")
+JAIL = examples("redqueen jail serve", "redqueen jail serve --host 0.0.0.0 --port 8080 --seconds 30 --memory 1024")

@@ -9,9 +9,6 @@ from matplotlib.figure import Figure
 
 from redqueen.analysis.drawing import write
 from redqueen.errors import UserError
-from redqueen.extras.studies.lineage.figure import draw
-from redqueen.store.directory import RunError
-from redqueen.store.lineage import last_step, lives
 
 FORMATS = (".png", ".svg")
 
@@ -37,15 +34,3 @@ def write_figure(figure: Figure, file: Path) -> None:
         raise UserError(f"cannot write {file}: {error.strerror}") from error
     # On standard error, because standard output may be JSON that another program reads.
     print(f"wrote {file}", file=sys.stderr)
-
-
-def run_lineage_figure(run: Path, file: Path) -> None:
-    """Writes the family tree of a run as a picture: `redqueen lineage --figure`.
-
-    Raises RunError if there is no such run or it has no members yet, UserError if the file cannot be written.
-    """
-    check_figure(file)
-    members = lives(run)
-    if not members:
-        raise RunError(f"{run} has no members yet: nothing to draw")
-    write_figure(draw(members, last_step(run)), file)

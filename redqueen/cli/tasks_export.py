@@ -8,12 +8,12 @@ import os
 import shutil
 from pathlib import Path
 
+from redqueen import extras
 from redqueen.cli.dataset_card import asked, dataset_card, left_out
 from redqueen.cli.pushing import hub, push
 from redqueen.cli.tables import table_console
 from redqueen.config import Config
 from redqueen.errors import UserError
-from redqueen.extras.rewards.verifiers_package import module_name, write_package
 from redqueen.store.allowed import check_kind
 from redqueen.store.dataset.files import FOLDER_FILE, FORMATS, require_arrow, write_tasks
 from redqueen.store.dataset.rows import Selected, Wanted, read_tasks, select
@@ -39,7 +39,8 @@ def run_tasks_export(
     if repository is not None and not folder:
         raise UserError(f"--push publishes a folder with a card: --out must name a folder, such as tasks{os.sep}")
     library = hub(repository)
-    package = module_name(target) if for_verifiers else ""
+    verifiers = extras.find("task format", "verifiers") if for_verifiers else None
+    package = verifiers.module_name(target) if verifiers else ""
     if wanted.solve_rate is not None and not 0 <= wanted.solve_rate[0] <= wanted.solve_rate[1] <= 1:
         raise UserError("--solve-rate takes two numbers from 0 to 1, the smaller one first: --solve-rate 0.1 0.9")
     if target.exists():
@@ -84,7 +85,7 @@ def _write(target: Path, config: Config, selected: Selected, wanted: Wanted, *, 
     scratch = target.with_name(f".{target.stem}.tmp{target.suffix}")
     try:
         if package:
-            write_package(scratch, package, config, selected, wanted)
+            extras.find("task format", "verifiers").write_package(scratch, package, config, selected, wanted)
         elif folder:
             (scratch / FOLDER_FILE).parent.mkdir(parents=True, exist_ok=True)
             write_tasks(selected.records, scratch / FOLDER_FILE)

@@ -196,7 +196,7 @@ def _texts(fields: dict[str, Any], name: str) -> tuple[str, ...]:
 
 
 def _proposal(number: int, draft: Draft) -> Proposal:
-    # Seeds are verified with all inputs and are of no kind yet, as in a run (`redqueen.method.self_play.verified_tasks`).
+    # Seeds are verified with all inputs, as in a run (`redqueen.method.self_play.verified_tasks`).
     return Proposal(id=f"row-{number}", kind=PYTHON.name, author=AUTHOR, step=0, draft=draft)
 
 

@@ -23,6 +23,11 @@ class Executor(Protocol):
         """Whether `sample` takes the further groups that a row leads to. If not, it ignores what `on_row` returns."""
         ...
 
+    @property
+    def samples_apart(self) -> bool:
+        """Whether other processes sample than those that learn, so that both can go on at once."""
+        ...
+
     def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, max_further: int = 0) -> int:
         """Samples every row of `groups`; the limits hold in each process. Returns how many decode steps it took.
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from redqueen import extras
 from redqueen.base.closing import Closing
 from redqueen.base.request_stream import Follow
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
@@ -23,10 +24,6 @@ from redqueen.engine.sampling.sampler import LocalSampler
 from redqueen.engine.work import Work
 from redqueen.engine.workers.inline import InlineExecutor
 from redqueen.engine.workers.pool import WorkerPool, shared_bank
-from redqueen.extras.vllm.adapter_versions import adapter_bytes
-from redqueen.extras.vllm.engine import Engine
-from redqueen.extras.vllm.executor import VllmExecutor
-from redqueen.extras.vllm.server import Server
 from redqueen.jail.host import cores
 from redqueen.records import Completion, MemberUpdate, Progress, Request, Sample
 
@@ -209,8 +206,8 @@ class Policy(Closing, MemberPolicy):
         return self._moved(self.learner.update(samples, progress, lr=lr))
 
     def begin_update(self, samples: Sequence[Sample]) -> Callable[[], list[MemberUpdate]]:
-        # Gradients are computed now; in a thread if vLLM samples, which can go on meanwhile.
-        if isinstance(self.executor, VllmExecutor):
+        # Gradients are computed now; in a thread if others sample, who can go on meanwhile.
+        if self.executor.samples_apart:
             computing = self._computing.submit(self.learner.compute, samples)
             return lambda: self._moved(self.learner.apply(computing.result()))
         computed = self.learner.compute(samples)
@@ -263,24 +260,8 @@ def open_policy(
         executor = WorkerPool(base, adapters, block, workers, threads)
 
     if sampling.engine == "vllm":
-        executor = _sampled_by_vllm(base, adapters, capacity, model.rank, sampling, executor)
+        executor = extras.find("sampler", "vllm")(base, adapters, capacity, model.rank, sampling, executor)
 
     if temperature is None:
         temperature = sampling.temperature
     return Policy(base, adapters, executor, sampling, learning, temperature)
-
-
-def _sampled_by_vllm(
-    base: Base, bank: AdapterBank, capacity: int, rank: int, sampling: SamplingConfig, learning: Executor
-) -> VllmExecutor:
-    """Returns an executor that samples with vLLM. If vLLM does not start or answer, `learning` is closed."""
-    try:
-        # One more than there are members: a new version is loaded before the old one is unloaded.
-        adapters = capacity + 1
-        url = sampling.vllm_url
-        size = adapters * adapter_bytes(bank, base.decoder.dtype)
-        engine = Server(base, url, size) if url else Engine(base, adapters, rank, sampling)
-    except BaseException:
-        learning.close()
-        raise
-    return VllmExecutor(base, bank, engine, learning)

@@ -1,0 +1,96 @@
+"""The extras by name: what each offers, and where. Nothing of an extra is imported before it is asked for.
+
+An extra is a folder beside this file that can be taken away. The core knows it by the names in `OFFERS` alone, and
+extras do not know each other (tests/test_layers.py).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any, Literal
+
+from redqueen.errors import UserError
+
+Part = Literal["kind", "kind maker", "recipe", "command", "benchmark", "tracker", "sampler", "cluster", "task format"]
+
+OFFERS: dict[Part, dict[str, str]] = {
+    "kind": {
+        **{f"expr_{mode}": "expr.modes:KINDS" for mode in "oif"},
+        **{f"sql_{mode}": "sql.modes:KINDS" for mode in "oif"},
+    },
+    "kind maker": {"reasoning_gym": "reasoning_gym.answering:made_kind"},
+    "recipe": {"expr": "expr.recipes:RECIPES", "sql": "sql.recipes:RECIPES"},
+    "command": {
+        "lineage": "studies.commands:lineage",
+        "report": "page.commands:report",
+        "watch": "page.commands:watch",
+        "compare": "page.commands:compare",
+        "retention": "studies.commands:retention",
+        "ancestry": "studies.commands:ancestry",
+        "sweep": "studies.commands:sweep",
+        "transfer": "studies.commands:transfer",
+    },
+    "benchmark": {
+        "humaneval+": "benchmarks.evalplus:HUMANEVAL",
+        "mbpp+": "benchmarks.evalplus:MBPP",
+        "livecodebench": "benchmarks.livecodebench:LIVECODEBENCH",
+        "aime24": "benchmarks.maths:AIME24",
+        "aime25": "benchmarks.maths:AIME25",
+        "amc23": "benchmarks.maths:AMC23",
+        "math500": "benchmarks.maths:MATH500",
+        "minerva": "benchmarks.maths:MINERVA",
+        "gsm8k": "benchmarks.maths:GSM8K",
+        "olympiadbench": "benchmarks.maths:OLYMPIADBENCH",
+        "cruxeval-i": "benchmarks.cruxeval:CRUXEVAL_I",
+        "cruxeval-o": "benchmarks.cruxeval:CRUXEVAL_O",
+    },
+    "tracker": {
+        "tensorboard": "trackers.tensorboard:TensorBoard",
+        "wandb": "trackers.wandb:WeightsAndBiases",
+        "trackio": "trackers.trackio:Trackio",
+        "mlflow": "trackers.mlflow:MLflow",
+    },
+    "sampler": {"vllm": "vllm.opening:open_executor"},
+    "cluster": {"ray": "ray.players:open_players"},
+    "task format": {"verifiers": "rewards.verifiers_package"},
+}
+"""What there is of each part: its name, and its module with its name there, below this package."""
+
+
+class MissingExtraError(UserError):
+    """Something of an extra that is not installed."""
+
+
+def names(part: Part) -> tuple[str, ...]:
+    """Returns the names of what is installed of a part, in the order of `OFFERS`."""
+    return tuple(name for name, place in OFFERS[part].items() if _is_here(place))
+
+
+def missing(part: Part) -> tuple[str, ...]:
+    """Returns the names of what is not installed of a part."""
+    return tuple(name for name, place in OFFERS[part].items() if not _is_here(place))
+
+
+def find(part: Part, name: str) -> Any:
+    """Returns what an extra offers under a name. Raises MissingExtraError, in one line, if the extra is not here."""
+    place = OFFERS[part][name]
+    if not _is_here(place):
+        raise MissingExtraError(
+            f"the {part} '{name}' needs the extra '{_extra(place)}', which is not installed: there is no folder "
+            f"redqueen/extras/{_extra(place)}"
+        )
+    module, _, attribute = place.partition(":")
+    found = importlib.import_module(f"{__name__}.{module}")
+    return getattr(found, attribute) if attribute else found
+
+
+def _extra(place: str) -> str:
+    return place.partition(":")[0].partition(".")[0]
+
+
+def _is_here(place: str) -> bool:
+    try:
+        return importlib.util.find_spec(f"{__name__}.{_extra(place)}") is not None
+    except ModuleNotFoundError:
+        return False

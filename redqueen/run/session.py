@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Collection, Generator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,30 +22,24 @@ from redqueen.engine.adapters.made_for import other_base
 from redqueen.engine.memory import fit as memory
 from redqueen.engine.memory.estimate import longest_text
 from redqueen.engine.memory.machine import this_machine
-from redqueen.engine.model.base import BaseFacts, facts_of, load
 from redqueen.engine.model.bundled import cached, installed
 from redqueen.engine.model.decoder import FAMILIES
 from redqueen.engine.model.dimensions import token_counter
 from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.source import read_config
-from redqueen.engine.policy import MemberPolicy, open_policy
+from redqueen.engine.vllm_limits import check_engine
 from redqueen.evals.benchmarks.registry import check_benchmarks
 from redqueen.evals.held_out import check_held_out
-from redqueen.extras.ray.policy import ClusterPolicy
-from redqueen.extras.ray.ray_cluster import Cluster
-from redqueen.extras.ray.verifier import ClusterVerifier
-from redqueen.extras.trackers.opening import check_trackers, open_recorders, open_trackers
-from redqueen.extras.vllm.engine import check_engine
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.method.reserved import is_reserved
 from redqueen.method.reward_probe import check_advantage, check_rewards
 from redqueen.method.seeds import seeds_of
-from redqueen.method.verifier import LocalVerifier
 from redqueen.records import PromptLengths, Verifier
+from redqueen.run.players import open_players
 from redqueen.run.recording.environment import environment, session
-from redqueen.run.recording.measures import Spread
 from redqueen.run.recording.metrics import check_own
 from redqueen.run.recording.now import NowRecorder
+from redqueen.run.recording.opening import check_trackers, open_recorders, open_trackers
 from redqueen.run.recording.recorder import Recorder
 from redqueen.run.trainer import Trainer, capacity
 from redqueen.store import checkpoint
@@ -233,7 +227,7 @@ def _train(
     for line in warnings_about(config):
         attached.listener.warning(line)
     attached.listener.opening(fitted, directory)
-    with _writing(directory), _open_players(fitted, attached) as players:
+    with _writing(directory), open_players(fitted, attached.verifier, attached.listener.warning) as players:
         if saved is None:
             # Weights in another number format are other weights. On another processor auto may choose another one,
             # where the run could neither be resumed nor evaluated.
@@ -264,44 +258,6 @@ def _writing(directory: RunDirectory) -> Generator[None]:
         if is_damage(error):
             raise damaged_archive(directory.archive, error) from error
         raise RunError(f"cannot write {directory.path}: {error}. Fix that. {how_to_resume(directory)}") from error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Players:
-    """What a run plays with."""
-
-    policy: MemberPolicy
-    """Without members yet. Whoever uses it closes it."""
-    base: BaseFacts
-    verifier: Verifier
-    spread: Spread = map
-    """Computes a function of many tasks."""
-
-
-@contextmanager
-def _open_players(config: Config, attached: Attached) -> Generator[_Players]:
-    """Opens the policy and the verifier, in this process or on a cluster, and closes what judges in the end."""
-    own = attached.verifier
-    if config.cluster.address:
-        with ExitStack() as stack:
-            cluster = stack.enter_context(Cluster(config.cluster.address))
-            verifier = own
-            spread: Spread = map
-            if verifier is None:
-                verifier = stack.enter_context(ClusterVerifier(cluster, config, attached.listener.warning))
-                spread = verifier.spread
-            lengths = prompt_lengths(config, token_counter(config.model))
-            policy = ClusterPolicy(cluster, config, capacity(config), lengths, attached.listener.warning)
-            yield _Players(policy=policy, base=policy.base, verifier=verifier, spread=spread)
-        return
-    base = load(config.model)
-    facts = facts_of(base)
-    judge: AbstractContextManager[Verifier] = (
-        nullcontext(own) if own is not None else LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed)
-    )
-    with judge as verifier:
-        policy = open_policy(base, config.model, capacity(config), config.sampling, config.learning)
-        yield _Players(policy=policy, base=facts, verifier=verifier)
 
 
 def _begin(trainer: Trainer, listener: Listener) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from redqueen.evals.benchmarks.benchmark import Loaded
-from redqueen.evals.benchmarks.registry import BY_NAME
+from redqueen.evals.benchmarks.registry import named
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.samples import SampleRow
 from redqueen.evals.scores import Results, ScoreEntry
@@ -19,7 +19,7 @@ ENTRIES = [
 
 def loaded(name: str, problems: int) -> Loaded:
     return Loaded(
-        benchmark=BY_NAME[name],
+        benchmark=named(name),
         problems=[Problem(id=f"{n}", benchmark=name, prompt="", data={"part": "ab"[n % 2]}) for n in range(problems)],
         available=problems,
         origin="",

@@ -23,7 +23,7 @@ from redqueen.engine.model.base import streams_to
 from redqueen.engine.model.dimensions import Shape
 from redqueen.engine.sampling.pages import PAGE, batch_pages
 from redqueen.engine.sampling.tokens import VOCABULARY_BLOCK
-from redqueen.extras.vllm.engine import largest_rank
+from redqueen.engine.vllm_limits import largest_rank
 from redqueen.records import PromptLengths
 
 _MB = 10**6

@@ -16,6 +16,7 @@ class InlineExecutor:
     """Samples and computes gradients in this process, on the base's device."""
 
     streams = True
+    samples_apart = False
     """Further groups go into the running batch."""
 
     def __init__(self, base: Base, bank: AdapterBank) -> None:

@@ -46,6 +46,7 @@ class WorkerPool:
     """Samples and computes gradients in several processes over one base and one bank of members."""
 
     streams = False
+    samples_apart = False
     """The work is divided before it begins, so there are no further groups."""
 
     def __init__(self, base: Base, bank: AdapterBank, members: SharedBlock, workers: int, threads: int) -> None:

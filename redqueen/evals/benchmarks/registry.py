@@ -5,26 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from redqueen import plugins
+from redqueen import extras, plugins
 from redqueen.config import Config, EvalsConfig
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks import reserved
 from redqueen.evals.benchmarks.benchmark import Benchmark, Loaded
 from redqueen.evals.benchmarks.files import MissingDataError, from_folder, made, problems
 from redqueen.evals.benchmarks.hub import from_hub
-from redqueen.extras.benchmarks.cruxeval import CRUXEVAL_I, CRUXEVAL_O
-from redqueen.extras.benchmarks.evalplus import HUMANEVAL, MBPP
-from redqueen.extras.benchmarks.livecodebench import LIVECODEBENCH
-from redqueen.extras.benchmarks.maths import MATHS
 from redqueen.method.reserved import Half
 from redqueen.plugins import PluginError
 from redqueen.records import Kind, Verifier
 from redqueen.tasks.kinds import is_made
 
-FROM_DATA = (HUMANEVAL, MBPP, LIVECODEBENCH, *MATHS, CRUXEVAL_I, CRUXEVAL_O)
-BY_NAME = {benchmark.name: benchmark for benchmark in FROM_DATA}
 GROUPS = ("code", "maths")
-TAKEN = (*BY_NAME, reserved.NAME, *GROUPS, "all")
+SHIPPED = tuple(extras.OFFERS["benchmark"])
+TAKEN = (*SHIPPED, reserved.NAME, *GROUPS, "all")
 
 
 def names() -> list[str]:
@@ -35,7 +30,7 @@ def names() -> list[str]:
     own = plugins.names("benchmark")
     for name in set(own).intersection(TAKEN):
         raise PluginError(f"Red Queen has a benchmark '{name}': give yours another name")
-    return [*BY_NAME, reserved.NAME, *own]
+    return [*extras.names("benchmark"), reserved.NAME, *own]
 
 
 def groups() -> dict[str, list[str]]:
@@ -46,9 +41,12 @@ def groups() -> dict[str, list[str]]:
 
 
 def named(name: str) -> Benchmark:
-    """Returns the benchmark of this name that has rows. Raises PluginError if a module's own is not what it says."""
-    if name in BY_NAME:
-        return BY_NAME[name]
+    """Returns the benchmark of this name that has rows.
+
+    Raises PluginError if a module's own is not what it says, MissingExtraError if it is of an extra that is not here.
+    """
+    if name in SHIPPED:
+        return extras.find("benchmark", name)
     benchmark = plugins.find("benchmark", name)()
     if not isinstance(benchmark, Benchmark) or benchmark.name != name:
         raise PluginError(f"the benchmark '{name}' must return a Benchmark of that name: Benchmark(name='{name}', ...)")
@@ -66,6 +64,8 @@ def chosen(words: Iterable[str]) -> list[str]:
     all_names = list(dict.fromkeys([*names(), *filter(is_made, words)]))
     wanted: set[str] = set()
     for word in words:
+        if word in extras.missing("benchmark"):
+            extras.find("benchmark", word)
         if word not in members and word not in all_names:
             raise UserError(f"there is no benchmark '{word}': choose {', '.join((*members, *all_names))}")
         wanted |= set(members.get(word, (word,)))

@@ -6,12 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from redqueen.base.closing import Closing
-from redqueen.evals.graders.code import EvalPlusGrader
 from redqueen.evals.graders.game import GameGrader
 from redqueen.evals.graders.grader import Grader
-from redqueen.extras.benchmarks.graders.cruxeval import CruxEvalGrader
-from redqueen.extras.benchmarks.graders.livecodebench import LiveCodeBenchGrader
-from redqueen.extras.benchmarks.graders.maths import MathsGrader
 from redqueen.jail import BENCHMARKS, Sandbox
 from redqueen.records import Verifier
 
@@ -53,23 +49,3 @@ OpenGrader = Callable[[OpenGraders], Grader]
 def game(shared: OpenGraders) -> Grader:
     """Opens the game's own judge; a problem's `data` has the `task`."""
     return GameGrader(shared.verifier)
-
-
-def maths(_: OpenGraders) -> Grader:
-    """Opens math-verify; a problem's `data` has the `answers`."""
-    return MathsGrader()
-
-
-def evalplus(shared: OpenGraders) -> Grader:
-    """Opens the judge of whole programs by evalplus' rules."""
-    return EvalPlusGrader(shared.sandbox, shared.cache)
-
-
-def livecodebench(shared: OpenGraders) -> Grader:
-    """Opens the judge of whole programs by their tests."""
-    return LiveCodeBenchGrader(shared.sandbox)
-
-
-def cruxeval(shared: OpenGraders) -> Grader:
-    """Opens the judge of a program's inputs and outputs."""
-    return CruxEvalGrader(shared.sandbox)

@@ -12,7 +12,7 @@ from typing import Literal
 from redqueen.config import GameConfig
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
 from redqueen.evals.graders.grader import Problem
-from redqueen.evals.graders.opened import cruxeval
+from redqueen.extras.benchmarks.graders.opened import cruxeval
 from redqueen.method.prompts import prompts
 from redqueen.records import Kind, Pair, Prompt, Task
 from redqueen.tasks.python import ABDUCTION, DEDUCTION

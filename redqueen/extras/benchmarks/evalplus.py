@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
-from redqueen.evals.graders.code import reference
 from redqueen.evals.graders.extraction import code_answer
 from redqueen.evals.graders.grader import Problem
-from redqueen.evals.graders.opened import evalplus
+from redqueen.extras.benchmarks.graders.code import reference
+from redqueen.extras.benchmarks.graders.opened import evalplus
 from redqueen.records import Prompt
 
 FIELDS = ("prompt", "canonical_solution", "entry_point", "base_input", "plus_input", "atol")

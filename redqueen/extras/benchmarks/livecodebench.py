@@ -16,7 +16,7 @@ from typing import Any, cast
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
 from redqueen.evals.graders.extraction import code_answer
 from redqueen.evals.graders.grader import Problem
-from redqueen.evals.graders.opened import livecodebench
+from redqueen.extras.benchmarks.graders.opened import livecodebench
 from redqueen.extras.benchmarks.plain_pickle import load_plain
 from redqueen.records import Prompt
 

@@ -11,8 +11,8 @@ from redqueen.errors import UserError
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
 from redqueen.evals.graders.extraction import boxed_together, last_boxed
 from redqueen.evals.graders.grader import Problem
-from redqueen.evals.graders.opened import maths
 from redqueen.extras.benchmarks.graders.latex import given_answers, split_answers
+from redqueen.extras.benchmarks.graders.opened import maths
 from redqueen.records import Prompt
 
 Answers = Callable[[Row], tuple[str, ...]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from redqueen.extras.reasoning_gym.generator import Generator
+from redqueen.extras.reasoning_gym.generator import Generator, generator_of
 from redqueen.jail import Job, LiteralError, Outcome, parse_literal
 from redqueen.records import Draft, Pair, Prompt, Proposal, Task, Verdict
 from redqueen.tasks.kinds.kind import (
@@ -102,3 +102,9 @@ def _scored(outcomes: Sequence[Outcome]) -> Verdict:
         return Verdict("error", detail=str(error), cpu_ms=outcome.cpu_ms)
     right = type(score) is float and score == 1.0
     return Verdict("correct" if right else "wrong", detail=f"scored {score}", cpu_ms=outcome.cpu_ms)
+
+
+def made_kind(name: str) -> Answering | None:
+    """Returns the kind of this name, None if it is not one of a generator. Nothing is imported for it."""
+    generator = generator_of(name)
+    return None if generator is None else Answering(name, generator)

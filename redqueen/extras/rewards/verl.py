@@ -27,7 +27,7 @@ def compute_score(
 ) -> dict[str, Any]:
     """Returns the reward of one answer as `score`, and as `acc` whether it is right.
 
-    `ground_truth` is JSON: a row of `task_rows`, or `{"tests": [...]}` as `redqueen.extras.rewards.trl.passes_tests` takes
+    `ground_truth` is JSON: a row of `task_rows`, or `{"tests": [...]}` as `trl.passes_tests` takes
     them. `data_source` and `extra_info` do not matter.
 
     Raises UserError if it is neither, and MachineFaultError if the machine fails again and again.

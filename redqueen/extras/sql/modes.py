@@ -192,3 +192,6 @@ def _drawn(draft: Draft) -> tuple[str, ...]:
     given = [read_database(text) for text in draft.inputs]
     seed = "\0".join([SQL.fingerprint(draft.program), *draft.inputs])
     return tuple(database.text() for database in more_databases(given, constants(draft.program), DRAWN, seed))
+
+
+KINDS = (SqlDeduction("sql_o", SQL), SqlAbduction("sql_i", SQL), SqlInduction("sql_f", SQL))

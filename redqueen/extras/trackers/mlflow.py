@@ -12,9 +12,9 @@ from itertools import islice
 from typing import Any
 
 from redqueen.base.optional import require
-from redqueen.extras.trackers.samples import NAME, Row
-from redqueen.extras.trackers.tracker import PROJECT, Tracker
 from redqueen.run.recording.recorder import Session
+from redqueen.run.recording.samples import NAME, Row
+from redqueen.run.recording.tracker import PROJECT, Tracker
 
 # What the library takes in one request, and how long a parameter's text may be in each of its stores.
 _MOST_METRICS = 1000

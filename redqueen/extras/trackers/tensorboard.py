@@ -8,9 +8,9 @@ from textwrap import indent
 from typing import Any
 
 from redqueen.base.optional import require
-from redqueen.extras.trackers.samples import NAME, Row
-from redqueen.extras.trackers.tracker import Tracker
 from redqueen.run.recording.recorder import Session
+from redqueen.run.recording.samples import NAME, Row
+from redqueen.run.recording.tracker import Tracker
 
 FOLDER = "tensorboard"
 """The folder in the run's own that the event files are written to."""

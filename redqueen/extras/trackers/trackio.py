@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redqueen.base.optional import require
-from redqueen.extras.trackers.samples import NAME, Row
-from redqueen.extras.trackers.tracker import PROJECT, Tracker
 from redqueen.run.recording.recorder import Session
+from redqueen.run.recording.samples import NAME, Row
+from redqueen.run.recording.tracker import PROJECT, Tracker
 
 
 class Trackio(Tracker):

@@ -14,16 +14,15 @@ from threading import Thread
 from typing import Any
 
 from redqueen.base.machine import without_allocator_defaults
-from redqueen.base.optional import is_installed, missing, require
-from redqueen.config import Config, ConfigError, SamplingConfig
+from redqueen.base.optional import require
+from redqueen.config import SamplingConfig
 from redqueen.engine.model.base import Base
 from redqueen.engine.model.source import source
-from redqueen.errors import AdapterError, WorkerError
+from redqueen.engine.vllm_limits import largest_rank
+from redqueen.errors import WorkerError
 from redqueen.extras.vllm.token_engine import Piece, sampling_options
 from redqueen.records import SamplingParams
 
-# The ranks that vLLM allocates memory for.
-_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 # vLLM refuses to start unless this share of a GPU is free. How much it takes for its cache is said in bytes, so the
 # share has no other meaning here; the base of the learner is on the GPU already.
 _FREE_SHARE = 0.05
@@ -142,33 +141,6 @@ def watch(core: Any) -> None:
     for answer in list(core.utility_results.values()):
         if not answer.done():
             answer.set_exception(error)
-
-
-def largest_rank(rank: int) -> int:
-    """Returns the rank that vLLM allocates memory for if adapters have this one. Raises AdapterError if it cannot."""
-    if rank > _RANKS[-1]:
-        raise AdapterError(f"vLLM's adapters have ranks up to {_RANKS[-1]}: lower model.rank={rank}")
-    return next(step for step in _RANKS if step >= rank)
-
-
-def check_engine(config: Config) -> None:
-    """Raises MissingLibraryError, before anything is loaded, if the engine's library is not installed.
-
-    Raises ConfigError if a step shall be sampled while another one learns, and one process does both.
-    """
-    if config.learning.max_staleness and config.sampling.engine != "vllm" and not config.cluster.address:
-        raise ConfigError(
-            "learning.max_staleness=1 needs something that samples while this process learns: sampling.engine=vllm, or "
-            "--ray (docs/SCALING.md)"
-        )
-    if config.sampling.engine == "vllm" and config.model.quantize != "off":
-        raise ConfigError(
-            f"vLLM would sample from a base that is not quantised by model.quantize={config.model.quantize}: use "
-            "sampling.engine=embedded"
-        )
-    library = "httpx" if config.sampling.vllm_url else "vllm"
-    if config.sampling.engine == "vllm" and not is_installed(library):
-        raise missing(library, "vllm", "sampling.engine=vllm")
 
 
 def _import(module: str) -> Any:

@@ -39,6 +39,7 @@ class VllmExecutor:
     """
 
     streams = False
+    samples_apart = True
     """Further groups wait until all others have ended."""
 
     def __init__(self, base: Base, bank: AdapterBank, engine: TokenEngine, learning: Executor) -> None:

@@ -1,19 +1,18 @@
-"""The kinds of tasks by name: those of the languages in this folder, and those that a plugin has registered.
+"""The kinds of tasks by name: those of Python and of the extras' languages, and those that a plugin has registered.
 
-Each package in this folder is a language. Its `KINDS` are its kinds of tasks; its function `made_kind`, if it has one,
-makes kinds whose names are too many for a list; its `RECIPES`, if it has some, stand among the recipes.
+A language is imported when one of its kinds is asked for. One with more names than a list can hold makes its kinds of
+their names; its recipes stand among the others.
 """
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import cast
 
-from redqueen import plugins
+from redqueen import extras, plugins
 from redqueen.plugins import PluginError
 from redqueen.records import Task
 from redqueen.tasks.kinds.kind import (
@@ -66,17 +65,10 @@ __all__ = [
 
 FIRST = "python"
 """The language of the paper, and of what says nothing of its language. Its kinds come first."""
-_folders = [module.name for module in pkgutil.iter_modules(__path__) if module.ispkg]
-_folders.sort(key=lambda name: (name != FIRST, name))
-_packages = [importlib.import_module(f"{__name__}.{name}") for name in _folders]
-_built_in = {kind.name: kind for package in _packages for kind in cast("Sequence[TaskKind]", package.KINDS)}
-_makers = [
-    cast("Callable[[str], TaskKind | None]", package.made_kind)
-    for package in _packages
-    if hasattr(package, "made_kind")
-]
-BUILT_IN = tuple(_built_in)
-"""The names of the project's own kinds."""
+_python = cast("Sequence[TaskKind]", importlib.import_module(f"redqueen.tasks.{FIRST}").KINDS)
+_PYTHON = {kind.name: kind for kind in _python}
+BUILT_IN = (*_PYTHON, *extras.names("kind"))
+"""The names of the project's own kinds: those of Python, and then of the languages of extras."""
 
 
 def names() -> tuple[str, ...]:
@@ -86,13 +78,13 @@ def names() -> tuple[str, ...]:
 
 @cache
 def _made(name: str) -> TaskKind | None:
-    """Returns the kind that a language in this folder makes of a name."""
-    kinds = (make(name) for make in _makers)
-    return next((kind for kind in kinds if kind is not None), None)
+    """Returns the kind that a language makes of a name."""
+    maker = name.partition(":")[0]
+    return extras.find("kind maker", maker)(name) if maker in extras.OFFERS["kind maker"] else None
 
 
 def is_made(name: str) -> bool:
-    """Returns whether a language in this folder makes a kind of this name."""
+    """Returns whether a language makes a kind of this name."""
     return _made(name) is not None
 
 
@@ -101,8 +93,18 @@ def is_kind(name: str) -> bool:
     return name in names() or is_made(name)
 
 
+@cache
 def _own(name: str) -> TaskKind | None:
-    return _built_in.get(name) or _made(name)
+    """Returns one of the project's own kinds. Raises MissingExtraError if its language is not here."""
+    if name in _PYTHON:
+        return _PYTHON[name]
+    if name in extras.OFFERS["kind"]:
+        return next(kind for kind in cast("Sequence[TaskKind]", extras.find("kind", name)) if kind.name == name)
+    return _made(name)
+
+
+def _known(name: str) -> TaskKind:
+    return _own(name) or plugins.find("kind", name)
 
 
 def find(name: str) -> TaskKind:
@@ -113,7 +115,9 @@ def find(name: str) -> TaskKind:
     own = _own(name)
     if own is not None:
         return own
-    for language in languages(names()):
+    # Languages are imported in turn, Python first.
+    for kind in names():
+        language = _known(kind).language
         if language.name == name:
             return TaskKind(name, language)
     return plugins.find("kind", name)
@@ -145,15 +149,16 @@ def held_out_kinds(kinds: Iterable[str]) -> tuple[str, ...]:
 
 
 def recipes_of_languages() -> list[Recipe]:
-    """Returns the recipes that come with the languages in this folder."""
-    return [recipe for package in _packages for recipe in cast("Sequence[Recipe]", getattr(package, "RECIPES", ()))]
+    """Returns the recipes that come with the languages of extras."""
+    found = (cast("Sequence[Recipe]", extras.find("recipe", name)) for name in extras.names("recipe"))
+    return [recipe for recipes in found for recipe in recipes]
 
 
 def languages(kinds: Iterable[str]) -> list[Language]:
     """Returns the languages of these kinds, in the order of the kinds."""
     by_name: dict[str, Language] = {}
     for name in kinds:
-        language = (_own(name) or cast(TaskKind, plugins.find("kind", name))).language
+        language = _known(name).language
         by_name.setdefault(language.name, language)
     return list(by_name.values())
 

@@ -21,7 +21,7 @@ _NO_INPUT = re.compile(r"\s*\?\s*")
 
 
 class Literals:
-    """What most languages (`redqueen.tasks.kinds.language.Language`) have in common: their values are Python's literals.
+    """What most languages (`redqueen.tasks.kinds.Language`) have in common: their values are Python's literals.
 
     By itself a program is known by its text, and no measure of programs applies to it.
     """

@@ -122,7 +122,7 @@ class Language(Protocol):
         ...
 
     def trace(self, program: str, given: str, run: Run) -> tuple[str, ...] | None:
-        """Returns the work of a program on an input, a line for each thing that is worked out (`redqueen.tasks.kinds.work`).
+        """Returns the work of a program on an input, a line for each thing that is worked out (`tasks/kinds/work.py`).
 
         None if the language has none, or not for this one. `run` runs programs in the jail.
         """

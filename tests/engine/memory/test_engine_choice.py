@@ -12,7 +12,7 @@ from redqueen.config.recipes import recipe
 from redqueen.engine.memory import fit as memory
 from redqueen.engine.memory.fit import fit, with_engine
 from redqueen.engine.memory.machine import gpu_machine, other_machine
-from redqueen.extras.vllm.engine import check_engine
+from redqueen.engine.vllm_limits import check_engine
 from redqueen.records import PromptLengths
 
 GB = 10**9

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from redqueen.evals.benchmarks.benchmark import Benchmark
-from redqueen.evals.benchmarks.registry import FROM_DATA, load
+from redqueen.evals.benchmarks.registry import SHIPPED, load, named
 
 FOLDER = os.environ.get("REDQUEEN_BENCHMARKS", "")
 
 
-@pytest.mark.parametrize("benchmark", FROM_DATA, ids=lambda one: one.name)
+@pytest.mark.parametrize("benchmark", [named(name) for name in SHIPPED], ids=lambda one: one.name)
 def test_every_row_is_a_problem_with_a_prompt(benchmark: Benchmark) -> None:
     source = benchmark.source
     there = [names for names in source.files if all((Path(FOLDER) / name).is_file() for name in names.split("+"))]

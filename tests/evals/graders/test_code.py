@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from redqueen.evals.graders import code
-from redqueen.evals.graders.code import EvalPlusGrader, reference
 from redqueen.evals.graders.grader import Problem
+from redqueen.extras.benchmarks.graders import code
+from redqueen.extras.benchmarks.graders.code import EvalPlusGrader, reference
 from redqueen.jail import BENCHMARKS, GAME, Sandbox
 
 pytestmark = pytest.mark.integration

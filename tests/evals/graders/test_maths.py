@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from redqueen.errors import UserError
-from redqueen.evals.benchmarks.registry import BY_NAME
+from redqueen.evals.benchmarks.registry import named
 from redqueen.evals.graders.grader import Problem
 from redqueen.extras.benchmarks.graders import maths_process
 from redqueen.extras.benchmarks.graders.latex import key, normal, split_answers
@@ -90,7 +90,7 @@ def test_brackets_in_each_other_without_end_are_not_read(grader: MathsGrader) ->
 def test_of_several_answers_the_boxes_are_read_together(grader: MathsGrader) -> None:
     def status(answers: tuple[str, ...], text: str) -> str:
         asked = problem(*answers)
-        answer = BY_NAME["olympiadbench"].read(asked, "chat", text)
+        answer = named("olympiadbench").read(asked, "chat", text)
         return grader.grade(asked, answer).status if answer else "no answer"
 
     either = r"So $x=\boxed{1}$ or $x=\boxed{2}$."
@@ -129,12 +129,12 @@ def test_answers_are_brought_into_one_form() -> None:
 def test_each_benchmark_has_its_reference_answer(
     benchmark: str, row: dict[str, object], answers: tuple[str, ...]
 ) -> None:
-    assert BY_NAME[benchmark].problem({"problem": "", **row}).data["answers"] == answers
+    assert named(benchmark).problem({"problem": "", **row}).data["answers"] == answers
 
 
 def test_a_row_without_an_answer_is_named() -> None:
     with pytest.raises(UserError, match="row 7 of minerva has no answer"):
-        BY_NAME["minerva"].problem({"idx": 7, "solution": "no box"})
+        named("minerva").problem({"idx": 7, "solution": "no box"})
 
 
 @pytest.mark.slow

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from redqueen.evals.benchmarks.registry import BY_NAME
-from redqueen.evals.graders.code import EvalPlusGrader, reference
+from redqueen.evals.benchmarks.registry import named
 from redqueen.evals.graders.grader import Problem
+from redqueen.extras.benchmarks.graders.code import EvalPlusGrader, reference
 from redqueen.extras.benchmarks.graders.cruxeval import CruxEvalGrader
 from tests.evals.graders.wrong import WRONG
 
@@ -105,7 +105,7 @@ def test_every_reference_answer_is_right_and_its_neighbour_is_wrong(benchmark: s
     from redqueen.extras.benchmarks.graders.maths import MathsGrader
 
     name, count = MATHS[benchmark]
-    answers = [BY_NAME[benchmark].problem(row).data["answers"] for row in rows(name)]
+    answers = [named(benchmark).problem(row).data["answers"] for row in rows(name)]
     assert len(answers) == count
     with MathsGrader() as maths:
         pairs = [
@@ -144,7 +144,7 @@ def test_what_only_looks_like_the_reference_answer_is_wrong(benchmark: str) -> N
     pytest.importorskip("math_verify")
     from redqueen.extras.benchmarks.graders.maths import MathsGrader
 
-    answers = [BY_NAME[benchmark].problem(row).data["answers"] for row in rows(MATHS[benchmark][0])]
+    answers = [named(benchmark).problem(row).data["answers"] for row in rows(MATHS[benchmark][0])]
     with MathsGrader() as maths:
         graded = [
             (own, miss, maths.submit(Problem(id="", benchmark=benchmark, prompt="", data={"answers": own}), miss))

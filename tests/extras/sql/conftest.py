@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from redqueen.extras.sql import SQL
+from redqueen.extras.sql.language import SQL
 from redqueen.jail import Limits, Sandbox
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from redqueen.extras.sql import SQL
 from redqueen.extras.sql.database import read_rows
+from redqueen.extras.sql.language import SQL
 from redqueen.jail import Job, Sandbox, to_literal
 from tests.extras.sql.random_queries import Writer, database, plain
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.extras.sql import SQL
-from redqueen.extras.sql.language import STEPS, runner
+from redqueen.extras.sql.language import SQL, STEPS, runner
 from redqueen.jail import Job, Outcome, Sandbox, encode_arguments
 
 TABLES = {"t": [("a", "b"), (1, "x"), (2, "y"), (3, "x"), (None, "z")]}

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from redqueen.config import Config, SandboxConfig
-from redqueen.extras.sql import KINDS, SQL
 from redqueen.extras.sql.database import more_databases, read_database
+from redqueen.extras.sql.language import SQL
+from redqueen.extras.sql.modes import KINDS
 from redqueen.jail import LiteralError, OversizeError
 from redqueen.method.prompts import prompts
 from redqueen.method.questions import QuestionError, read_question, write_question

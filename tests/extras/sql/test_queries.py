@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.extras.sql import SQL
 from redqueen.extras.sql.database import read_database
 from redqueen.extras.sql.grammar import Literal, Name, Operation, parse
+from redqueen.extras.sql.language import SQL
 from redqueen.extras.sql.meaning import MOST_BRACKETS, meaning
 from redqueen.extras.sql.tokens import QueryError
 from redqueen.jail import Job, Outcome, Sandbox

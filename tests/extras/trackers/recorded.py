@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from redqueen.config import Config
-from redqueen.extras.trackers.opening import open_trackers
 from redqueen.method.played_step import PlayedStep
 from redqueen.run.recording.metrics_file import MetricsRecorder
+from redqueen.run.recording.opening import open_trackers
 from redqueen.store.directory import RunDirectory
 from tests.run.recording.steps import full
 

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from redqueen import extras
 from redqueen.base import optional
 from redqueen.config import Config, ConfigError
-from redqueen.extras.trackers import opening
-from redqueen.extras.trackers.opening import TRACKERS, check_trackers, open_trackers
-from redqueen.extras.trackers.samples import MOST, Row, sampled
-from redqueen.extras.trackers.tracker import Tracker
 from redqueen.method.played_step import PlayedStep
+from redqueen.run.recording import opening
+from redqueen.run.recording.opening import TRACKERS, check_trackers, open_trackers
 from redqueen.run.recording.recorder import Session
+from redqueen.run.recording.samples import MOST, Row, sampled
+from redqueen.run.recording.tracker import Tracker
 from tests.extras.trackers.recorded import EXPECTED, NULL, ROW, config, new_run, session
 from tests.run.recording.steps import MATCH, full
 
@@ -58,7 +59,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Fake]:
         opened.append(Fake(session))
         return opened[-1]
 
-    monkeypatch.setitem(TRACKERS, "wandb", fake)
+    monkeypatch.setattr("redqueen.extras.trackers.wandb.WeightsAndBiases", fake)
     return opened
 
 
@@ -79,7 +80,7 @@ def test_a_failure_in_the_middle_is_one_line_and_ends_only_the_tracker(tmp_path:
 
 
 def test_a_tracker_that_cannot_be_opened_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TRACKERS, "wandb", Closed)
+    monkeypatch.setattr("redqueen.extras.trackers.wandb.WeightsAndBiases", Closed)
     directory = new_run(tmp_path, "wandb")
     (line,) = session(directory, 1, 1)
     assert line.startswith("warning: the tracker wandb is off (ValueError)")
@@ -130,7 +131,7 @@ def test_a_tracker_has_a_name_and_is_given_once() -> None:
         config("comet")
     with pytest.raises(ConfigError, match="given twice"):
         config("wandb", "wandb")
-    assert {name: tracker.name for name, tracker in TRACKERS.items()} == {name: name for name in TRACKERS}
+    assert {name: extras.find("tracker", name).name for name in TRACKERS} == {name: name for name in TRACKERS}
 
 
 def test_every_so_many_steps_there_is_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +144,7 @@ def test_every_so_many_steps_there_is_a_table(tmp_path: Path, monkeypatch: pytes
         def send_samples(self, step: int, rows: Sequence[Row]) -> None:
             tables[step] = list(rows)
 
-    monkeypatch.setitem(TRACKERS, "wandb", Looked)
+    monkeypatch.setattr("redqueen.extras.trackers.wandb.WeightsAndBiases", Looked)
     directory = new_run(tmp_path, "wandb")
     session(directory, 1, 5)
     assert tables == {2: [ROW], 4: [ROW]}

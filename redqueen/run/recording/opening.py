@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from redqueen import plugins
+from redqueen import extras, plugins
 from redqueen.base.optional import is_installed, missing
 from redqueen.config import Config
-from redqueen.extras.trackers.mlflow import MLflow
-from redqueen.extras.trackers.tensorboard import TensorBoard
-from redqueen.extras.trackers.tracker import Tracker, failure
-from redqueen.extras.trackers.trackio import Trackio
-from redqueen.extras.trackers.wandb import WeightsAndBiases
 from redqueen.run.recording.recorder import Recorder, Session
+from redqueen.run.recording.tracker import Tracker, failure
 from redqueen.store.directory import RunDirectory
 
-TRACKERS: dict[str, type[Tracker]] = {
-    "tensorboard": TensorBoard,
-    "wandb": WeightsAndBiases,
-    "trackio": Trackio,
-    "mlflow": MLflow,
-}
+TRACKERS = tuple(extras.OFFERS["tracker"])
+"""The names of ours."""
 
 
 def check_trackers(config: Config) -> None:
@@ -31,6 +23,7 @@ def check_trackers(config: Config) -> None:
     # The library and its extra have the tracker's name. What a plugin needs, it has imported.
     for name in config.run.trackers:
         if name in TRACKERS:
+            extras.find("tracker", name)
             if not is_installed(name):
                 raise missing(name, name, f"run.trackers={name}")
         elif lacking := sorted(getattr(plugins.find("tracker", name), "__abstractmethods__", ())):
@@ -55,7 +48,7 @@ def open_trackers(config: Config, directory: RunDirectory, first: int, say: Call
     opened: list[Tracker] = []
     for name in config.run.trackers:
         session = Session(directory=directory, config=config, first=first, id=ids.get(name), say=say)
-        opener: Callable[[Session], Tracker] = TRACKERS[name] if name in TRACKERS else plugins.find("tracker", name)
+        opener: Callable[[Session], Tracker] = (extras if name in TRACKERS else plugins).find("tracker", name)
         try:
             tracker = opener(session)
         # No login, no network, a full disk, another version: whatever it is, the run can do without.

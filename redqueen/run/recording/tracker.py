@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
-from redqueen.extras.trackers.samples import Row, sampled
 from redqueen.run.recording.recorder import Recorder, Session, StepRecord
+from redqueen.run.recording.samples import Row, sampled
 from redqueen.store.numbers import numbers
 
 PROJECT = "redqueen"

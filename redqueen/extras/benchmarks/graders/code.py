@@ -20,10 +20,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from redqueen.evals.graders.expected import Expected, ExpectedFile, key_of
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.jail import JailedGrader, failed, function_job
 from redqueen.extras.benchmarks.graders.evalplus import Comparison, asked, mbpp_arguments
+from redqueen.extras.benchmarks.graders.expected import Expected, ExpectedFile, key_of
 from redqueen.jail import BENCHMARKS, Limits, Sandbox, encode_arguments, parse_literal
 from redqueen.records import Verdict
 
