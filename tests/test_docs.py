@@ -17,8 +17,8 @@ def test_every_file_that_a_page_names_is_there(page: Path) -> None:
     roots = (
         REPOSITORY,
         REPOSITORY / "redqueen",
-        REPOSITORY / "redqueen" / "policy",
-        REPOSITORY / "redqueen" / "sandbox",
+        REPOSITORY / "redqueen" / "engine",
+        REPOSITORY / "redqueen" / "jail",
     )
     anywhere = {path.name for path in (REPOSITORY / "redqueen").rglob("*")}
     missing = [
@@ -39,7 +39,7 @@ def test_the_architecture_names_every_room() -> None:
     text = (REPOSITORY / "docs" / "ARCHITECTURE.md").read_text()
     rooms = [path for path in (REPOSITORY / "redqueen").iterdir() if path.is_dir() and path.name != "__pycache__"]
     parts = [
-        path for path in (REPOSITORY / "redqueen" / "policy").iterdir() if path.is_dir() and path.name != "__pycache__"
+        path for path in (REPOSITORY / "redqueen" / "engine").iterdir() if path.is_dir() and path.name != "__pycache__"
     ]
     assert [room.name for room in [*rooms, *parts] if f"{room.name}/`" not in text] == []
 

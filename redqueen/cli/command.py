@@ -43,7 +43,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def _refusal(name: str) -> Callable[[], NoReturn]:
     def refuse() -> NoReturn:
-        extras.find("command", name)
+        extras.require("command", name)
         raise AssertionError(name)
 
     return refuse

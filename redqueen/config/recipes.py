@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
+from redqueen import extras
 from redqueen.config import (
     Config,
     ConfigError,
@@ -206,6 +207,7 @@ MATCHED = ("none", "per_adapter", "total")
 def recipe(name: str) -> Config:
     """Returns the configuration called `name`. Raises ConfigError, with the nearest name, if there is none."""
     if name not in RECIPES:
+        extras.require("recipe", name)
         # A cutoff of 0 always gives a name, however different.
         near = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.0)[0]
         raise ConfigError(f"no recipe '{name}': did you mean '{near}'? There are: {', '.join(RECIPES)}")

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
 
-from redqueen import plugins
+from redqueen import extras, plugins
 
 ANY_PART = "any part"
 """The key of the validation context that says whether names of parts that nobody registered are taken."""
@@ -52,6 +52,8 @@ class Named:
         """Returns the name. Raises ValueError if there is no such part."""
         choices = self.choices()
         made = self.made is not None and self.made(name)
+        if name not in choices and self.part == "kind":
+            extras.require("kind", name)
         if name not in choices and not made and not (info.context or {}).get(ANY_PART):
             choose = f"choose one of {', '.join(choices)}, or " if choices else ""
             raise ValueError(f"there is no {self.part} '{name}': {choose}load your own with plugins=MODULE")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from redqueen import extras
 from redqueen.base.optional import is_installed, missing
 from redqueen.config import Config, ConfigError
 from redqueen.errors import AdapterError
@@ -32,6 +33,8 @@ def check_engine(config: Config) -> None:
             f"vLLM would sample from a base that is not quantised by model.quantize={config.model.quantize}: use "
             "sampling.engine=embedded"
         )
+    if config.sampling.engine == "vllm":
+        extras.require("sampler", "vllm")
     library = "httpx" if config.sampling.vllm_url else "vllm"
     if config.sampling.engine == "vllm" and not is_installed(library):
         raise missing(library, "vllm", "sampling.engine=vllm")

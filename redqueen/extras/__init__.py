@@ -72,15 +72,20 @@ def missing(part: Part) -> tuple[str, ...]:
     return tuple(name for name, place in OFFERS[part].items() if not _is_here(place))
 
 
-def find(part: Part, name: str) -> Any:
-    """Returns what an extra offers under a name. Raises MissingExtraError, in one line, if the extra is not here."""
-    place = OFFERS[part][name]
-    if not _is_here(place):
+def require(part: Part, name: str) -> None:
+    """Raises MissingExtraError, in one line, if an extra offers this name and is not here."""
+    place = OFFERS[part].get(name)
+    if place is not None and not _is_here(place):
         raise MissingExtraError(
             f"the {part} '{name}' needs the extra '{_extra(place)}', which is not installed: there is no folder "
             f"redqueen/extras/{_extra(place)}"
         )
-    module, _, attribute = place.partition(":")
+
+
+def find(part: Part, name: str) -> Any:
+    """Returns what an extra offers under a name. Raises MissingExtraError if the extra is not here."""
+    require(part, name)
+    module, _, attribute = OFFERS[part][name].partition(":")
     found = importlib.import_module(f"{__name__}.{module}")
     return getattr(found, attribute) if attribute else found
 

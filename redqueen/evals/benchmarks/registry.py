@@ -64,8 +64,7 @@ def chosen(words: Iterable[str]) -> list[str]:
     all_names = list(dict.fromkeys([*names(), *filter(is_made, words)]))
     wanted: set[str] = set()
     for word in words:
-        if word in extras.missing("benchmark"):
-            extras.find("benchmark", word)
+        extras.require("benchmark", word)
         if word not in members and word not in all_names:
             raise UserError(f"there is no benchmark '{word}': choose {', '.join((*members, *all_names))}")
         wanted |= set(members.get(word, (word,)))

@@ -23,7 +23,7 @@ def check_trackers(config: Config) -> None:
     # The library and its extra have the tracker's name. What a plugin needs, it has imported.
     for name in config.run.trackers:
         if name in TRACKERS:
-            extras.find("tracker", name)
+            extras.require("tracker", name)
             if not is_installed(name):
                 raise missing(name, name, f"run.trackers={name}")
         elif lacking := sorted(getattr(plugins.find("tracker", name), "__abstractmethods__", ())):
