@@ -43,6 +43,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
 NEED_A_LIBRARY = (
     "redqueen.method.evolution",
     "redqueen.method.operators",
+    "redqueen.method.step",
     "redqueen.method.warm_start.fitting",
     "redqueen.extras.page.compare_command",
     "redqueen.extras.rewards.verifiers",

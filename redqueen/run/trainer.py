@@ -1,4 +1,4 @@
-"""Trains a population: each step has five phases, and a checkpoint may follow it.
+"""Trains a population: plays steps (`redqueen.method.step`), records and evaluates them, and saves checkpoints.
 
 A run is a function of its configuration. Every random number comes from a stream that is named by the seed and by where
 it is used, so a resumed run plays each step exactly as the uninterrupted run would have. There are two exceptions: vLLM
@@ -7,12 +7,11 @@ draws its own numbers, and what was sampled ahead (`learning.max_staleness`) is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
-from redqueen.base import streams
 from redqueen.config import Config
 from redqueen.engine.adapters.initialisation import generator, perturb
 from redqueen.engine.adapters.start import starting_adapter
@@ -21,20 +20,16 @@ from redqueen.engine.policy import MemberPolicy
 from redqueen.evals.answers import START, HeldOutAnswer
 from redqueen.evals.held_out import HeldOutEvaluation, run_evaluation
 from redqueen.evals.in_training import TrainingEvaluation
-from redqueen.method.advantages import advantages
-from redqueen.method.behaviour import behaviours
-from redqueen.method.evolution import rate, replace_weakest, score_held_out, standings_of, update_hall_of_fame
-from redqueen.method.games import par_by
-from redqueen.method.hall_of_fame import add_champion_matches
-from redqueen.method.matchmaking import BANK, Match, matchmake, numbered
-from redqueen.method.played_step import PlayedStep, score_step
+from redqueen.method.behaviour import Behaviour, behaviours
+from redqueen.method.evolution import standings_of
+from redqueen.method.played_step import PlayedStep
 from redqueen.method.population import AnyRole, Population
-from redqueen.method.practice import add_fixed_tasks, practise
-from redqueen.method.rating import Rating, TrueSkill
-from redqueen.method.selection import is_evolution_step
+from redqueen.method.practice import add_fixed_tasks
+from redqueen.method.rating import TrueSkill
 from redqueen.method.self_play import SelfPlay
+from redqueen.method.step import Coevolution, SampledStep, play_step
 from redqueen.method.workings import true_work
-from redqueen.records import Attempted, MemberUpdate, Proposed, Task, Verifier
+from redqueen.records import Attempted, Task, Verifier
 from redqueen.run.recording.archive import ArchiveRecorder, answer_of
 from redqueen.run.recording.measures import Measures, Spread
 from redqueen.run.recording.metrics_file import MetricsRecorder
@@ -44,16 +39,6 @@ from redqueen.store import checkpoint
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.directory import RunDirectory, RunError
 from redqueen.tasks.kinds import held_out_kinds
-
-
-@dataclass(frozen=True, slots=True)
-class _Sampled:
-    """A step's texts and verdicts, before they count for anything."""
-
-    phases: Phases
-    matches: Sequence[Match]
-    proposed: Sequence[Proposed]
-    attempted: Sequence[Attempted]
 
 
 class Trainer:
@@ -78,8 +63,15 @@ class Trainer:
         self.directory = directory
         self.policy = policy
         self.self_play = SelfPlay(config, self.policy, verifier)
-        self.population = Population()
-        self.trueskill = TrueSkill()
+        self.state = Coevolution(
+            config=config,
+            policy=policy,
+            self_play=self.self_play,
+            population=Population(),
+            trueskill=TrueSkill(),
+            held_out=lambda members: self.held_out.attempt(members),
+            phases=lambda step: Phases(step, self.watchers, policy),
+        )
         self.evaluation: TrainingEvaluation | None = None
         if config.evals.every:
             self.evaluation = TrainingEvaluation(config, self.policy, verifier, base.fingerprint)
@@ -91,56 +83,38 @@ class Trainer:
         self.played = 0
         # What the next step was given while the present one learned (`learning.max_staleness`). A checkpoint does not
         # have it: a resumed run samples it anew.
-        self._sampled_ahead: _Sampled | None = None
+        self._sampled_ahead: SampledStep | None = None
 
     def step(self, step: int) -> StepRecord:
-        """Plays one step: match, propose, solve, learn, evolve."""
+        """Plays one step, and evaluates where it is time to. Returns what is to be recorded of it."""
         config = self.config
-        sampled = self._sampled_ahead or self._sample(step)
-        self._sampled_ahead = None
-        phases = sampled.phases
-        # The order matters. Ratings must know this step's games before anything ranks by them, also the next step's
-        # matches, which may be drawn while this one learns.
-        with phases.phase("solve"):
-            bank = self.self_play.task_bank
-            played = score_step(step, sampled.matches, sampled.proposed, sampled.attempted, bank, config.game)
-            called = behaviours(_novel_tasks(played), self.self_play.verifier)
-            works = true_work(sampled.attempted, self.self_play.prompts, self.self_play.verifier)
-            games = rate(self.population, played, self.trueskill, config.league)
-            par = par_by(config.league.game, self.population.recent_matches)
-            ratings = {**self.population.ratings(), BANK: Rating()}
-        updates = self._learn(step, played, phases)
-        # Held-out scores must be there before the ranking, and champions are copied before the births, which may remove
-        # the original.
-        with phases.phase("evolve"):
-            held_out = score_held_out(self.population, lambda members: self.held_out.attempt(members), step, config)
-            standings = standings_of(self.population, config.league)
-            champions = update_hall_of_fame(self.population, self.policy, step, config)
-            births = replace_weakest(self.population, self.policy, step, config)
+        seen = _Observed(self.self_play)
+        outcome = play_step(self.state, step, self._sampled_ahead, seen.observe)
+        self._sampled_ahead = outcome.ahead
+        phases = cast(Phases, outcome.phases)
         answers: Sequence[HeldOutAnswer] = ()
         asked = ""
         if self.evaluation is not None and (step % config.evals.every == 0 or step == config.run.steps):
             with phases.phase("evaluate"):
                 answers = self.evaluation.answers(list(self.population.players("student")), phases.progress)
             asked = self.evaluation.asked
-
-        living = [standing.member.name for standing in standings]
+        living = [standing.member.name for standing in outcome.standings]
         return StepRecord(
             kinds=config.game.kinds,
-            played=played,
-            updates=tuple(updates),
-            games=tuple(games),
-            par=par,
-            ratings=ratings,
-            held_out=tuple(held_out),
-            standings=standings,
-            champions=tuple(champions),
-            births=tuple(births),
+            played=outcome.played,
+            updates=tuple(outcome.updates),
+            games=tuple(outcome.games),
+            par=outcome.par,
+            ratings=outcome.ratings,
+            held_out=tuple(outcome.held_out),
+            standings=outcome.standings,
+            champions=tuple(outcome.champions),
+            births=tuple(outcome.births),
             population=standings_of(self.population, config.league),
             hall_of_fame=tuple(self.population.hall_of_fame),
             task_bank_size=len(self.self_play.task_bank),
-            true_work=works,
-            measures=self.measures.measure(played, called, living),
+            true_work=seen.works,
+            measures=self.measures.measure(outcome.played, seen.called, living),
             answers=tuple(answers),
             start=self.start_answers if answers else (),
             asked=asked,
@@ -148,41 +122,9 @@ class Trainer:
             work=phases.work,
         )
 
-    def _sample(self, step: int) -> _Sampled:
-        """Draws the matches, and samples and judges their texts. Changes nothing: this may be done a step ahead."""
-        phases = Phases(step, self.watchers, self.policy)
-        with phases.phase("match"):
-            matches = self._matches(step)
-        if not self.config.population.teachers:
-            with phases.phase("solve"):
-                proposed, attempted = practise(self.self_play, step, matches, phases.progress)
-            return _Sampled(phases, matches, proposed, attempted)
-        # A task is attempted as soon as it is verified, while other proposals are still being written. The phase is
-        # `solve` from the end of the last one on.
-        with phases.phase("propose"):
-            proposed, attempted = self.self_play.play(step, matches, phases.progress, lambda: phases.next("solve"))
-        return _Sampled(phases, matches, proposed, attempted)
-
-    def _learn(self, step: int, played: PlayedStep, phases: Phases) -> list[MemberUpdate]:
-        """Updates each member once, on this step's rollouts alone."""
-        # Champions play, but are not trained.
-        living = [graded for graded in played.graded() if graded.rollout.member in self.population.members]
-        samples = advantages(living, self.config)
-        # Where members come or go at the end of the step, the next one cannot be sampled before that.
-        if not self.config.learning.max_staleness or self._is_last_before_a_change(step):
-            # The rollouts were sampled from the weights that are updated here, and nothing changes these in between.
-            with phases.phase("learn"):
-                return self.policy.update(samples, phases.progress)
-        finish = self.policy.begin_update(samples)
-        # These rollouts will be one version old when they are learned from; the importance ratio corrects that.
-        self._sampled_ahead = self._sample(step + 1)
-        with phases.phase("learn"):
-            return finish()
-
-    def _is_last_before_a_change(self, step: int) -> bool:
-        changes = self.config.evolution.enabled or self.config.league.hall_of_fame
-        round_follows = bool(changes) and is_evolution_step(step, self.config.evolution)
-        return round_follows or step == self.config.run.steps
+    @property
+    def population(self) -> Population:
+        return self.state.population
 
     def run(self) -> None:
         """Plays and records the steps that are left. Raises OSError or sqlite3.Error if the disk is full or fails."""
@@ -243,7 +185,7 @@ class Trainer:
             raise checkpoint.CheckpointError(
                 f"the checkpoint at step {saved.step} was made on another base ({saved.base}) or in another model.dtype"
             )
-        self.population = saved.population
+        self.state.population = saved.population
         self.played = saved.step
         self.self_play.task_bank.restore(saved.bank)
         for name in (*self.population.members, *self.population.hall_of_fame):
@@ -300,23 +242,19 @@ class Trainer:
         kinds = held_out_kinds(self.config.game.kinds)
         return run_evaluation(self.config, "selection", kinds, count, play.prompts, play.sampler, play.verifier)
 
-    def _matches(self, step: int) -> list[Match]:
-        """Returns who plays whom: pairs of the living, some of which are split to meet past champions instead."""
-        league = self.config.league
-        seed = self.config.run.seed
-        if not self.config.population.teachers:
-            return numbered([(BANK, name) for name in self.population.players("student")], step)
-        drawn = matchmake(
-            self.population.players("teacher"),
-            self.population.players("student"),
-            weighting=league.matchmaking,
-            trueskill=self.trueskill,
-            rng=streams.python(seed, step, "match"),
-            step=step,
-            matches=self.config.game.matches or None,
-        )
-        champions = self.population.hall_of_fame.values()
-        return add_champion_matches(drawn, champions, league.hall_matches, step, streams.python(seed, step, "hall"))
+
+class _Observed:
+    """What is recorded of a step's tasks that only running their programs tells."""
+
+    def __init__(self, self_play: SelfPlay) -> None:
+        self.self_play = self_play
+        self.called: Mapping[str, Behaviour] = {}
+        self.works: Mapping[str, str] = {}
+
+    def observe(self, played: PlayedStep, attempted: Sequence[Attempted]) -> None:
+        verifier = self.self_play.verifier
+        self.called = behaviours(_novel_tasks(played), verifier)
+        self.works = true_work(attempted, self.self_play.prompts, verifier)
 
 
 def _novel_tasks(played: PlayedStep) -> list[Task]:
