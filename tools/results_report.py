@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from redqueen.analysis.drawing import write
 from redqueen.analysis.hues import HUES
 from redqueen.base.intervals import Interval, difference, interval, interval_text, slope, t_probability
-from redqueen.extras.studies.retention.figure import draw
+from redqueen.extras.studies.retention.command import draw
 from redqueen.extras.studies.retention.study import RetentionPlan, RetentionTrial
 from tools.experiments import CODE, EXPERIMENTS, PASSES, STRANGERS, Experiment
 

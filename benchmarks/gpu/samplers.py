@@ -25,7 +25,7 @@ from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.lora.decoding_products import PaddedBmm
 from redqueen.engine.model.decoder import Decoder, decoder_of
 from redqueen.engine.sampling import decode_step, recorded
-from redqueen.engine.sampling.cached_attention import WrittenApart, reads_by_flash
+from redqueen.engine.sampling.decode_step import WrittenApart, reads_by_flash
 from redqueen.engine.sampling.device_batch import DeviceBatch, PlacedPrompt
 from redqueen.records import SamplingParams
 

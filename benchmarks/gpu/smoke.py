@@ -24,7 +24,7 @@ from redqueen.engine.kernels.dispatch import kernels_of
 from redqueen.engine.kernels.transfer import HostCopy, to_device
 from redqueen.engine.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.engine.model.logprobs import TokenLogprobs
-from redqueen.engine.sampling.cached_attention import WrittenApart, reads_by_flash
+from redqueen.engine.sampling.decode_step import WrittenApart, reads_by_flash
 from redqueen.engine.sampling.kv_cache import KVCache
 from redqueen.engine.sampling.pages import PAGE, Pages, pages_suit
 from redqueen.engine.sampling.recorded import Repeated, recorder_of

@@ -3,20 +3,270 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from redqueen import __version__
 from redqueen.analysis.find_member import Found, find_member, fitness_at
-from redqueen.config import BUNDLED
+from redqueen.base.markup import code, plain, yaml_text
+from redqueen.config import BUNDLED, Config
 from redqueen.engine.adapters.peft_files import save_adapter
 from redqueen.engine.model.base import location
 from redqueen.engine.model.member import write_merged
 from redqueen.errors import UserError
-from redqueen.members.base_names import ORIGINAL
-from redqueen.members.card import Exported, Score, card
+from redqueen.members.base_names import ORIGINAL, about_base
+from redqueen.method.population import Member
+from redqueen.method.prompts import prompts
+from redqueen.plugins import PluginError
+from redqueen.records import Pair, Prompt, Task
+from redqueen.run.recording.terminal import number
 from redqueen.run.session import Listener, announce_conversion, quiet_libraries
 from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.checkpoint import Checkpoint
 from redqueen.store.directory import RunDirectory, occupied
-from redqueen.store.lineage import ancestors, lives
+from redqueen.store.files import printable, quoted
+from redqueen.store.lineage import Life, ancestors, lives
+from redqueen.tasks.kinds import TaskKind, find
+
+# How to use an exported member: a program that asks it one question, and the lines to serve and to publish it.
+
+_ADAPTER = """\
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+{imports}
+base = {base}
+adapter = {folder!r}  # this folder
+tokenizer = AutoTokenizer.from_pretrained(base)
+model = AutoModelForCausalLM.from_pretrained(base, dtype="auto")
+model = PeftModel.from_pretrained(model, adapter)
+"""
+_MERGED = """\
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+folder = {folder!r}  # this folder
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+"""
+_COMPLETION = """\
+inputs = tokenizer(prompt, return_tensors="pt")
+"""
+_CHAT = """\
+messages = [{"role": "user", "content": prompt}]
+text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+inputs = tokenizer(text, return_tensors="pt", add_special_tokens=False)
+"""
+_ANSWER = """\
+answer = model.generate(
+    **inputs, max_new_tokens={tokens}, do_sample=False, stop_strings={stop!r}, tokenizer=tokenizer
+)
+print(tokenizer.decode(answer[0, inputs.input_ids.shape[1] :], skip_special_tokens=True))
+"""
+
+
+def usage(member: Member, config: Config, folder: Path, *, merged: bool) -> str:
+    """Returns the card's section as Markdown."""
+    prompt = _example(member, config)
+    # The beginning of the answer that a format writes on the member's behalf is part of the text to complete.
+    text = prompt.text if prompt.chat else prompt.text + prompt.prefix
+    tokens = config.sampling.proposal_tokens if member.role == "teacher" else config.sampling.attempt_tokens
+    program = "\n".join(
+        [
+            _loading(config, folder, merged=merged),
+            f"prompt = {_literal(text)}",
+            (_CHAT if prompt.chat else _COMPLETION) + _ANSWER.format(tokens=tokens, stop=_stops(prompt)),
+        ]
+    )
+    return f"```python\n{program}```\n\n{_notes(member, config, folder, merged=merged)}"
+
+
+def _loading(config: Config, folder: Path, *, merged: bool) -> str:
+    if merged:
+        return _MERGED.format(folder=str(folder))
+    if config.model.name != BUNDLED:
+        return _ADAPTER.format(imports="", base=repr(config.model.name), folder=str(folder))
+    # Where the bundled base lies differs from machine to machine.
+    imports = "\nfrom redqueen.engine.model.base import location\n"
+    return _ADAPTER.format(imports=imports, base=f"location({BUNDLED!r})", folder=str(folder))
+
+
+def _stops(prompt: Prompt) -> list[str]:
+    # The reasoning may mention the tag; behind a fence it ends an answer.
+    return [f"```\n{stop}" if prompt.tagged else stop for stop in prompt.stop]
+
+
+def _notes(member: Member, config: Config, folder: Path, *, merged: bool) -> str:
+    publish = f"Publish it: {code(f'hf upload USER/NAME {quoted(folder)}')}."
+    if merged:
+        return (
+            "The weights are rounded to the dtype that the base is stored in, so answers may differ a little from the\n"
+            f"adapter's. vLLM should serve it: {code(f'vllm serve {quoted(folder)}')}. This line has not been tried.\n"
+            f"{publish}"
+        )
+    bundled = config.model.name == BUNDLED
+    base = "BASE" if bundled else quoted(config.model.name)
+    serve = (
+        f"vllm serve {base} --enable-lora --max-lora-rank {config.model.rank} "
+        f"--lora-modules {quoted(f'{member.name}={folder}')}"
+    )
+    notes = f"vLLM should serve it: {code(serve)}.\nThis line has not been tried. {publish}"
+    if bundled:
+        notes += (
+            "\n\nThe base comes with Red Queen and not from the hub. `location` converts it once and returns its\n"
+            "folder, which is BASE in the line above. For a folder that needs nothing else, export with `--merge`."
+        )
+    return notes
+
+
+_EXAMPLES = (
+    ("def f(nums):\n    return sorted(nums)", "sort the numbers", (("[3, 1, 2]", "[1, 2, 3]"), ("[]", "[]"))),
+    ("def f(text):\n    return text.upper()", "in capitals", (("'abc'", "'ABC'"), ("'x'", "'X'"))),
+)
+
+
+def _example(member: Member, config: Config) -> Prompt:
+    """Returns a prompt in the run's format: a question for a student, for a teacher the request for a task."""
+    name = config.game.kinds[0]
+    try:
+        kind = find(name)
+        form = prompts(config.model.prompts, config.game)
+    except PluginError:
+        # It is an own part of the run, and nothing is imported to export a member.
+        return Prompt(f"a question of the kind {name}, written by the prompt format {config.model.prompts}", ())
+    tasks = [_task(kind, *example) for example in _EXAMPLES]
+    if member.role == "teacher":
+        return form.propose(name, tasks, tasks[0] if kind.starts_from_program else None)
+    return form.attempt(tasks[0], ())
+
+
+def _task(kind: TaskKind, program: str, message: str, pairs: tuple[tuple[str, str], ...]) -> Task:
+    whole = Task(
+        id="example",
+        kind=kind.name,
+        author="example",
+        step=0,
+        program=program,
+        pairs=tuple(Pair(input_text, output) for input_text, output in pairs),
+        message=message,
+    )
+    return kind.of_program(whole) or whole
+
+
+def _literal(text: str) -> str:
+    """Returns `text` as Python source, on several lines where that needs no escapes."""
+    # Marks of Markdown would end the block that the source stands in.
+    if any(sign in text for sign in ('"""', "\\", "```")) or text.endswith('"') or printable(text) != text:
+        return repr(text)
+    return f'"""{text}"""'
+
+
+# The card of an exported member: what it is, how to use it in ten lines, and where it comes from.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A member's share of a benchmark's problems, each attempted once."""
+
+    benchmark: str
+    right: int
+    judged: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What a card tells of."""
+
+    member: Member
+    config: Config
+    saved: Checkpoint
+    family: Sequence[Life]
+    """The member and its ancestors."""
+    fitness: float | None
+    """The member's; None where it is not known yet."""
+    folder: Path
+    """Where it is written."""
+    scores: Sequence[Score]
+    """What it solved of held-out problems while the run went on, at the step that is exported."""
+    merged: bool
+    """Whether the folder is a whole model, and not an adapter."""
+
+
+def card(exported: Exported) -> str:
+    """Returns the model card, with the metadata that the Hugging Face hub reads."""
+    member = exported.member
+    config = exported.config
+    saved = exported.saved
+    league = config.league
+    fitness_name = league.teacher_fitness if member.role == "teacher" else league.student_fitness
+    rows = "\n".join(_row(life) for life in exported.family)
+    what = "A whole model: the base with a LoRA adapter merged into it," if exported.merged else "A LoRA adapter"
+    return f"""{_metadata(exported)}
+# {member.name}, a {member.role}
+
+{what} trained by co-evolution with Red Queen {__version__} (recipe {code(config.recipe)}, {saved.step} steps).
+
+- base: {about_base(config.model.name)}
+- base fingerprint (SHA-256 of its weights in the run's dtype): {code(saved.fingerprint)}
+- rating: {member.rating.mu:.2f} ± {member.rating.sigma:.2f}, fitness ({code(fitness_name)}) \
+{number(exported.fitness)}
+- won, drawn, lost: {member.wins}, {member.draws}, {member.losses}
+- prompts: {code(config.model.prompts)}, the format that it was trained on; the example below is one
+
+## Use
+
+{usage(member, config, exported.folder, merged=exported.merged)}
+
+## Lineage, youngest first
+
+Fitness: of the parents at the birth, then the member's own when it was first rated, and at its end or now. Steps count
+from 1; births and replacements are at a step's end.
+
+| member | born | operator | parents | parents' fitness | own first | own last | replaced |
+|---|---|---|---|---|---|---|---|
+{rows}
+"""
+
+
+def _metadata(exported: Exported) -> str:
+    """Returns the header that the hub reads. What is not known is left out: a wrong licence is worse than none."""
+    name = exported.config.model.name
+    lines = ["---", f"library_name: {'transformers' if exported.merged else 'peft'}"]
+    # A folder of this machine is no name that the hub could link to.
+    if name == BUNDLED or not Path(name).exists():
+        lines.append(f"base_model: {yaml_text(ORIGINAL if name == BUNDLED else name)}")
+        lines.append(f"base_model_relation: {'finetune' if exported.merged else 'adapter'}")
+    if name == BUNDLED:
+        lines.append("license: apache-2.0")
+    lines += ["pipeline_tag: text-generation", "tags: [redqueen, populora, lora]", *_results(exported), "---"]
+    return "\n".join(lines)
+
+
+def _results(exported: Exported) -> list[str]:
+    """Returns the scores as the hub shows them beside a model."""
+    if not exported.scores:
+        return []
+    lines = ["model-index:", f"- name: {yaml_text(exported.member.name)}", "  results:"]
+    for score in exported.scores:
+        title = "reserved programs of Red Queen" if score.benchmark == "reserved" else score.benchmark
+        lines += [
+            "  - task: {type: text-generation}",
+            f"    dataset: {{type: {yaml_text(score.benchmark)}, name: {yaml_text(title)}}}",
+            "    metrics:",
+            "    - type: solve_rate",
+            f"      name: of {score.judged} held-out problems, one attempt each as in training",
+            f"      value: {score.right / score.judged:.4f}",
+        ]
+    return lines
+
+
+def _row(life: Life) -> str:
+    born = life.born or "start"
+    died = life.died or "-"
+    before = ", ".join(number(value) for value in life.parent_fitness) or "-"
+    return (
+        f"| {life.name} | {born} | {plain(life.operator)} | {', '.join(life.parents) or '-'} | {before} | "
+        f"{number(life.first)} | {number(life.last)} | {died} |"
+    )
 
 
 def export(run: Path, name: str, out: Path, step: int | None, listener: Listener, *, merge: bool) -> Found:

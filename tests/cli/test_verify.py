@@ -19,8 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.cli.verify import MAX_LINE_BYTES, _lines, _Window, run_verify
-from redqueen.cli.verify_input import BadLineError, VerifyEntry, read_entry
+from redqueen.cli.verify import MAX_LINE_BYTES, BadLineError, VerifyEntry, _lines, _Window, read_entry, run_verify
 from redqueen.config import SandboxConfig
 from redqueen.errors import UserError
 from redqueen.tasks.kinds import names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redqueen.cli.eval_curve import curve_figure, curve_table
+from redqueen.cli.eval import curve_figure, curve_table
 from redqueen.evals.curve import curves
 from redqueen.evals.scores import ScoreEntry
 from tests.evals.made_up import results

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from redqueen.evals.resampling import over_members, pass_at_k, percentiles, resampled_means
+from redqueen.evals.scores import over_members, pass_at_k, percentiles, resampled_means
 
 
 @pytest.mark.parametrize(("samples", "correct"), [(5, 0), (5, 1), (5, 3), (5, 5), (1, 1)])

@@ -7,12 +7,100 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
 from redqueen.analysis.compare.arms import Arm, runs_of
-from redqueen.analysis.compare.charts import Chart, answering
-from redqueen.analysis.compare.figures import draw
+from redqueen.analysis.compare.charts import GAIN, ArmCurve, Chart, answering
 from redqueen.analysis.compare.summary import run_row
 from redqueen.analysis.drawing import write
+from redqueen.analysis.hues import HUES
 from redqueen.store.directory import write_text
+
+# The charts of a comparison as figures for papers.
+
+_COLUMNS = 3
+_SMOOTHED = 5
+"""Steps of the running mean that is drawn over a single run's curve."""
+_STYLES = ("-", "--", ":", "-.")
+
+
+def draw(charts: Sequence[Chart], arms: Sequence[str]) -> Figure:
+    """Returns these charts side by side.
+
+    An arm of several runs is their mean in a band, its 95 % interval. An arm of one run is a pale curve with its
+    running mean over five steps.
+    """
+    columns = min(_COLUMNS, len(charts))
+    rows = -(-len(charts) // columns)
+    figure = Figure(figsize=(3.9 * columns, 2.9 * rows + 0.5), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes, chart in zip(grid.flat, charts, strict=False):
+        _chart(axes, chart, arms)
+    for axes in list(grid.flat)[len(charts) :]:
+        axes.remove()
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), fontsize=9, frameon=False)
+    return figure
+
+
+def _chart(axes: Axes, chart: Chart, arms: Sequence[str]) -> None:
+    by_arm = {curve.arm: curve for curve in chart.curves}
+    for index, arm in enumerate(arms):
+        hue = HUES[index % len(HUES)]
+        style = _STYLES[index % len(_STYLES)]
+        if arm in by_arm:
+            # A curve over numbers of tasks is an expectation, and held-out gains are few and start at 0: neither is
+            # smoothed.
+            smooth = chart.along == "step" and chart.key != GAIN
+            _curve(axes, chart.steps, by_arm[arm], hue, style, smooth=smooth)
+        else:
+            axes.plot([], [], color=hue, ls=style, label=arm)
+    axes.set_title(f"{chart.panel.title}\n{chart.label}", loc="left", fontsize=9)
+    axes.set_xlabel(chart.along, fontsize=8)
+    axes.set_ylabel(chart.panel.unit, fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.spines[["right", "top"]].set_visible(False)
+    if chart.panel.low is not None and chart.panel.high is not None:
+        room = 0.03 * (chart.panel.high - chart.panel.low)
+        axes.set_ylim(chart.panel.low - room, chart.panel.high + room)
+    elif chart.panel.low is not None:
+        axes.set_ylim(bottom=chart.panel.low)
+
+
+def _curve(axes: Axes, steps: Sequence[int], curve: ArmCurve, hue: str, style: str, *, smooth: bool) -> None:
+    mean = np.array([np.nan if point is None else point.mean for point in curve.points])
+    low = np.array([np.nan if point is None or point.low is None else point.low for point in curve.points])
+    high = np.array([np.nan if point is None or point.high is None else point.high for point in curve.points])
+    # A band where some step has an interval; the others have too few runs for one.
+    if not np.all(np.isnan(low)):
+        axes.fill_between(steps, low, high, color=hue, alpha=0.18, lw=0)
+        axes.plot(steps, mean, color=hue, ls=style, lw=1.7, label=curve.arm)
+        return
+    if not smooth:
+        # Arms may have values at different steps, and a curve would break where another one has a point.
+        present = ~np.isnan(mean)
+        axes.plot(np.array(steps)[present], mean[present], color=hue, ls=style, lw=1.7, label=curve.arm)
+        return
+    axes.plot(steps, mean, color=hue, ls=style, lw=0.8, alpha=0.45)
+    axes.plot(steps, _running_mean(mean), color=hue, ls=style, lw=1.9, label=curve.arm)
+
+
+def _running_mean(values: np.ndarray) -> np.ndarray:
+    """Returns the mean of up to five steps around each that lies between the first and the last value."""
+    reach = _SMOOTHED // 2
+    smooth = np.full(len(values), np.nan)
+    present = np.flatnonzero(~np.isnan(values))
+    for i in range(present[0], present[-1] + 1):
+        near = values[max(0, i - reach) : i + reach + 1]
+        measured = near[~np.isnan(near)]
+        if len(measured):
+            smooth[i] = measured.mean()
+    return smooth
+
 
 FIGURES = (
     *("solve-rate", "solve-rate-by-kind", "contested", "valid-rate", "rewards", "entropy"),

@@ -9,17 +9,189 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, cast
 
+import torch
 from torch import Tensor
 
+from redqueen.engine.kernels import dispatch
+from redqueen.engine.kernels.cached_heads import cached_heads
+from redqueen.engine.kernels.compiler import can_compile
 from redqueen.engine.kernels.dispatch import kernels_of
+from redqueen.engine.kernels.flash import flash_takes_pages
+from redqueen.engine.kernels.interface import Rotation
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.decoder import Decoder
 from redqueen.engine.model.forward import Forward
 from redqueen.engine.model.hosted import HostedDecoder
-from redqueen.engine.sampling.cached_attention import cached_attention
 from redqueen.engine.sampling.hosted_decoding import HostedDecoding
 from redqueen.engine.sampling.kv_cache import KVCache, Prefill, PrefillEntry
-from redqueen.engine.sampling.pages import Pages, batch_pages, pages_suit
+from redqueen.engine.sampling.pages import Pages, batch_pages, has_flash, pages_suit
+
+# Attention of one new token of each row over the row's tokens in the KV cache, itself included.
+#
+# Shape suffixes: R rows, T tokens of a row, B blocks of the cache, P places of a block, C pages of a row, K kv heads, D
+# head size, M = R x K.
+
+
+def cached_attention(cache: KVCache, rows: int, group: int) -> WrittenApart | WrittenAtOnce:
+    """Returns the attention of a step over the first rows; `group` is the number of query heads of each kv head."""
+    flash = reads_by_flash(cache)
+    # Where nothing can be compiled a GPU writes to the cache by torch's operations; other devices need no compiler.
+    if flash and (cache.keys.device.type != "cuda" or can_compile()):
+        return WrittenAtOnce(cache, rows, group, flash=flash)
+    return WrittenApart(cache, rows, group, flash=flash)
+
+
+def reads_by_flash(cache: KVCache) -> bool:
+    """Returns whether flash attention reads this cache. Before torch 2.12 it reads no pages."""
+    return has_flash(cache.keys) and (cache.pages is None or flash_takes_pages())
+
+
+class _Cached:
+    """Attends to all tokens of the rows, the newest ones included.
+
+    On a GPU nothing here depends on a number that only the device knows, so the work can be recorded and repeated.
+    """
+
+    def __init__(self, cache: KVCache, rows: int, group: int, *, flash: bool) -> None:
+        """`flash` says whether flash attention takes the cache's tensors."""
+        self.cache = cache
+        self.rows = rows
+        self.group = group
+        self.at_R = cache.length_R[:rows]
+        self.block_R, self.place_R = cache.places(rows)
+        kv_heads = cache.keys.shape[2]
+        used_M = (self.at_R[:, None].expand(-1, kv_heads).reshape(-1) + 1).int()
+        self.table_MC = None if cache.table_RC is None else _by_head(cache.table_RC[:rows], kv_heads)
+        self.width = cache.room
+        if not dispatch.on_gpu(used_M.device):
+            # A CPU can read the longest length without waiting, and need not read what lies behind it.
+            self.width = int(used_M.max())
+        if flash:
+            room = cache.room if self.table_MC is None else self.table_MC.shape[1] * cache.keys.shape[3]
+            self.mix = _Flash(used_M, group, room, self.table_MC)
+        else:
+            self.mix = _Plain(used_M, self.width)
+        self.flash = flash
+
+    def _mixed(self, layer: int, q: Tensor) -> Tensor:
+        """Returns the mixed values [R, heads, D] for q [R, heads, D]."""
+        keys = self._seen(self.cache.keys[layer])
+        values = self._seen(self.cache.values[layer])
+        # Query heads that share a kv head are the tokens of one short sequence, so keys and values are not repeated.
+        groups = q.reshape(-1, self.group, q.shape[-1])
+        return self.mix(groups, keys, values).view(self.rows, -1, q.shape[-1])
+
+    def _seen(self, blocks: Tensor) -> Tensor:
+        """Returns what the rows see of a layer's keys or values [B, K, P, D], as `mix` takes it."""
+        if self.table_MC is None:
+            return blocks[: self.rows].flatten(0, 1)[:, : self.width]
+        pages = blocks.flatten(0, 1)
+        if self.flash:
+            return pages
+        # Without flash attention the pages of each row are laid out one after the other.
+        return pages[self.table_MC.long()].flatten(1, 2)[:, : self.width]
+
+
+def _by_head(table_RC: Tensor, kv_heads: int) -> Tensor:
+    """Returns the pages of each row and kv head, counted among the pages of single heads."""
+    head_K1 = torch.arange(kv_heads, dtype=torch.int32, device=table_RC.device)[:, None]
+    return (table_RC[:, None] * kv_heads + head_K1).flatten(0, 1)
+
+
+class WrittenApart(_Cached):
+    """An `Attention` that writes keys and values by operations of their own."""
+
+    def __init__(self, cache: KVCache, rows: int, group: int, *, flash: bool) -> None:
+        super().__init__(cache, rows, group, flash=flash)
+        # Where the token goes among the places of all blocks and heads.
+        _, _, kv_heads, places, _ = cache.keys.shape
+        head_K = torch.arange(kv_heads, device=self.at_R.device)
+        first_RK = self.block_R[:, None] * kv_heads + head_K
+        self.place_M = (first_RK * places + self.place_R[:, None]).flatten()
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        size = q.shape[-1]
+        for cached, new in ((self.cache.keys, k), (self.cache.values, v)):
+            cached[layer].view(-1, size).index_copy_(0, self.place_M, new.reshape(-1, size))
+        return self._mixed(layer, q)
+
+
+class WrittenAtOnce(_Cached):
+    """An `AttentionOfHeads`: one kernel norms and rotates the heads and writes keys and values."""
+
+    def of_heads(
+        self, layer: int, qkv_NHD: Tensor, norm_q: Tensor | None, norm_k: Tensor | None, eps: float, rotation: Rotation
+    ) -> Tensor:
+        absent = qkv_NHD[0, 0, :0]
+        q = cached_heads(
+            qkv_NHD,
+            *rotation,
+            absent if norm_q is None else norm_q,
+            absent if norm_k is None else norm_k,
+            eps,
+            self.block_R,
+            self.place_R,
+            self.cache.keys[layer],
+            self.cache.values[layer],
+        )
+        return self._mixed(layer, q)
+
+
+class _Plain:
+    """Computes the attention by plain products, on any device and in any dtype."""
+
+    def __init__(self, used_M: Tensor, width: int) -> None:
+        # One mask serves all layers.
+        self.late_MT1 = (torch.arange(width, device=used_M.device) >= used_M[:, None])[..., None]
+
+    def __call__(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        # With beta 0 the first argument is not read: this is a scaled product, rounded once.
+        scores = torch.baddbmm(q[:1, :1, :1], q, keys.mT, beta=0, alpha=q.shape[2] ** -0.5)
+        # Memory behind a row's end is not initialised and may hold NaN, which neither a mask nor a weight of 0 hides.
+        weights = scores.masked_fill_(self.late_MT1.mT, float("-inf")).softmax(-1)
+        return torch.bmm(weights, values.masked_fill(self.late_MT1, 0))
+
+
+class _Flash:
+    """Computes the attention by torch's flash attention, which reads of each sequence only the tokens that it has.
+
+    Every pair of a row and a kv head is a sequence: the memory of the cache is read as it lies, in one launch. With
+    pages, a sequence has a list of pages of single heads.
+    """
+
+    def __init__(self, used_M: Tensor, group: int, room: int, table_MC: Tensor | None) -> None:
+        """A sequence has room for `room` tokens."""
+        self.used_M = used_M
+        self.group = group
+        self.room = room
+        # Older versions of the operator know no pages, and are not given any.
+        self.pages = {} if table_MC is None else {"block_table": table_MC}
+        first_M = torch.arange(len(used_M) + 1, dtype=torch.int32, device=used_M.device)
+        self.first_query_M = first_M * group
+        # The operator asks for these too where pages say where the keys are.
+        self.first_key_M = first_M * room
+
+    def __call__(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        if not self.pages:
+            keys = keys.flatten(0, 1)
+            values = values.flatten(0, 1)
+        # The public function for sequences of different lengths (`torch.nn.attention.varlen`) knows `seqused_k` only
+        # since torch 2.12; this operator, which it calls, had it before.
+        return torch.ops.aten._flash_attention_forward(
+            q.flatten(0, 1)[:, None],
+            keys.unsqueeze(-2),
+            values.unsqueeze(-2),
+            self.first_query_M,
+            self.first_key_M,
+            self.group,
+            self.room,
+            0.0,
+            False,
+            False,
+            scale=q.shape[2] ** -0.5,
+            seqused_k=self.used_M,
+            **self.pages,
+        )[0].view(q.shape)
 
 
 class DecodeStep(Protocol):

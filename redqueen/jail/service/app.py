@@ -7,14 +7,40 @@ import threading
 from concurrent.futures import Future
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from redqueen.jail import Outcome, Sandbox
-from redqueen.jail.service.guard import Guard
+from redqueen.jail.service.hosts import is_local
 from redqueen.jail.service.wire import Most, WireError, answer, encoded, read_request
+
+# Refuses what comes from a page in somebody's browser: no page may run programs here.
+
+
+class Guard:
+    """Refuses requests of browsers' pages and, where only this machine can ask, those for a foreign host."""
+
+    def __init__(self, app: ASGIApp, *, local: bool) -> None:
+        self.app = app
+        self.local = local
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        # A page elsewhere can give its own name this machine's address (DNS rebinding). Then its requests may be JSON,
+        # and it reads the answers; but they name that host, and the browser adds their origin.
+        if "origin" in headers:
+            refused = JSONResponse({"detail": "a request with an Origin is a page's: none may run programs here"}, 403)
+            await refused(scope, receive, send)
+        elif self.local and not is_local(headers.get("host", "")):
+            detail = "this service answers only to 127.0.0.1, localhost and [::1]: ask it by one of these names"
+            refused = JSONResponse({"detail": detail}, 421)
+            await refused(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
 
 MOST_BODY = 16 << 20
 """Bytes of one request."""

@@ -250,7 +250,7 @@ class MeasureRow:
 class ListingRow:
     """A proposal without its texts: what proposals are searched and sorted by, in one narrow table.
 
-    It follows from the other rows (`store/archive/derived.py`). What only a valid task has is None for the others.
+    It follows from the other rows (`store/archive/writer.py`). What only a valid task has is None for the others.
     """
 
     # The numbers come first: SQLite finds the first columns of a row fastest, and searches look at those of all rows.

@@ -13,7 +13,7 @@ import torch
 from redqueen.engine.kernels import compiler
 from redqueen.engine.kernels.compiler import can_compile, missing_for_kernels
 from redqueen.engine.lora.decoding_products import PaddedBmm, decoding_products
-from redqueen.engine.sampling.cached_attention import WrittenApart, cached_attention
+from redqueen.engine.sampling.decode_step import WrittenApart, cached_attention
 
 
 @pytest.fixture

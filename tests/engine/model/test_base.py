@@ -12,8 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from redqueen.config import ModelConfig
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model import base as loading
-from redqueen.engine.model.base import dtype_of, fingerprint, fingerprint_of, load
-from redqueen.engine.model.weight_files import digest_of_files
+from redqueen.engine.model.base import digest_of_files, dtype_of, fingerprint, fingerprint_of, load
 from redqueen.errors import AdapterError, ModelError
 from tests import tiny
 

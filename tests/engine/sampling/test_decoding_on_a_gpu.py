@@ -9,8 +9,7 @@ from torch import Tensor
 from benchmarks.gpu.shapes import Shape, random_decoder, random_members
 from redqueen.engine.kernels import low_rank
 from redqueen.engine.kernels.cached_heads import cached_heads
-from redqueen.engine.sampling.cached_attention import WrittenApart
-from redqueen.engine.sampling.decode_step import TorchDecodeStep
+from redqueen.engine.sampling.decode_step import TorchDecodeStep, WrittenApart
 from redqueen.engine.sampling.kv_cache import KVCache
 from redqueen.engine.sampling.recorded import Repeated, recorder_of
 

@@ -15,9 +15,8 @@ from redqueen.engine.kernels.flash import flash_takes_pages
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.base import Base
 from redqueen.engine.sampling import cached_attention, pages, recorded
-from redqueen.engine.sampling.cached_attention import WrittenApart, WrittenAtOnce
 from redqueen.engine.sampling.continuous_batch import ContinuousBatch
-from redqueen.engine.sampling.decode_step import TorchDecodeStep
+from redqueen.engine.sampling.decode_step import TorchDecodeStep, WrittenApart, WrittenAtOnce
 from redqueen.engine.sampling.device_batch import DeviceBatch
 from redqueen.engine.sampling.kv_cache import KVCache
 from redqueen.engine.sampling.pages import Pages, batch_pages, pages_of, pages_suit

@@ -12,8 +12,7 @@ import pytest
 from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.benchmark import Benchmark
-from redqueen.evals.benchmarks.files import read
-from redqueen.evals.benchmarks.registry import chosen, groups, load, load_benchmarks, names
+from redqueen.evals.benchmarks.registry import chosen, groups, load, load_benchmarks, names, read
 from redqueen.extras.benchmarks.evalplus import HUMANEVAL
 from redqueen.extras.benchmarks.livecodebench import LIVECODEBENCH
 from redqueen.extras.benchmarks.maths import AIME24, MINERVA
@@ -113,7 +112,7 @@ def test_damaged_files_are_one_line(tmp_path: Path, content: str) -> None:
 
 
 def test_a_line_that_only_unpacks_to_gigabytes_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redqueen.evals.benchmarks.files._MOST_IN_LINE", 1 << 20)
+    monkeypatch.setattr("redqueen.evals.benchmarks.registry._MOST_IN_LINE", 1 << 20)
     for length, good in ((1 << 20, True), ((1 << 20) + 1, False)):
         file = tmp_path / f"{length}.jsonl.gz"
         file.write_bytes(gzip.compress(b'{"a": 1}\n' + b'{"b": "' + b"x" * (length - 9) + b'"}'))

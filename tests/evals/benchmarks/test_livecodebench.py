@@ -15,8 +15,7 @@ from redqueen.errors import UserError
 from redqueen.evals.benchmarks.benchmark import Loaded
 from redqueen.evals.benchmarks.registry import load
 from redqueen.extras.benchmarks.graders.livecodebench import LiveCodeBenchGrader
-from redqueen.extras.benchmarks.livecodebench import LIVECODEBENCH, unpacked_tests
-from redqueen.extras.benchmarks.plain_pickle import load_plain
+from redqueen.extras.benchmarks.livecodebench import LIVECODEBENCH, load_plain, unpacked_tests
 from tests.evals.benchmarks import rows
 
 

@@ -16,10 +16,9 @@ import torch
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-ray")
 
 from redqueen.config import Config
-from redqueen.extras.ray.placement import sharing
 from redqueen.extras.ray.policy import ClusterPolicy
 from redqueen.extras.ray.ray_cluster import ClusterError, Needs
-from redqueen.extras.ray.replicas import Replicas
+from redqueen.extras.ray.replicas import Replicas, sharing
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import MemberUpdate, Sample
 from redqueen.run.trainer import Trainer

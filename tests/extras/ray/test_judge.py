@@ -8,7 +8,7 @@ import pytest
 
 from redqueen.config import SandboxConfig
 from redqueen.extras.ray import judge as module
-from redqueen.extras.ray.judge import Judge
+from redqueen.extras.ray.verifier import Judge
 from redqueen.jail import IsolationError
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from redqueen.config.recipes import configure
-from redqueen.extras.ray.placement import count, needs_of
 from redqueen.extras.ray.ray_cluster import ClusterError, Needs, Node
+from redqueen.extras.ray.replicas import count, needs_of
 from redqueen.records import PromptLengths
 
 GIB = 2**30

@@ -15,8 +15,7 @@ import pytest
 import redqueen.extras.studies.ancestry.study as experiment
 from redqueen.analysis.drawing import write
 from redqueen.analysis.replay import Replay
-from redqueen.extras.studies.ancestry.command import available
-from redqueen.extras.studies.ancestry.figure import draw
+from redqueen.extras.studies.ancestry.command import available, draw
 from redqueen.extras.studies.ancestry.study import (
     Games,
     StudentEpoch,

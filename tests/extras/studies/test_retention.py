@@ -16,8 +16,7 @@ from redqueen.analysis.drawing import write
 from redqueen.analysis.replay import Replay, load_step, open_replay
 from redqueen.engine.model.base import fingerprint
 from redqueen.errors import UserError
-from redqueen.extras.studies.retention.command import run_retention
-from redqueen.extras.studies.retention.figure import draw
+from redqueen.extras.studies.retention.command import answer, draw, run_retention, summarise
 from redqueen.extras.studies.retention.study import (
     RetentionPlan,
     RetentionTrial,
@@ -25,7 +24,6 @@ from redqueen.extras.studies.retention.study import (
     retention,
     slots_needed,
 )
-from redqueen.extras.studies.retention.summary import answer, summarise
 from redqueen.method.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.records import Draft
 from redqueen.store.allowed import NOTHING

@@ -11,7 +11,7 @@ import pytest
 
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
-from redqueen.extras.studies.transfer.command import NOTES, run_transfer
+from redqueen.extras.studies.transfer.command import NOTES, gain, rows, run_transfer
 from redqueen.extras.studies.transfer.curricula import (
     SEEDS,
     Curriculum,
@@ -23,7 +23,6 @@ from redqueen.extras.studies.transfer.curricula import (
     shortened,
     stranger_settings,
 )
-from redqueen.extras.studies.transfer.table import gain, rows
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Kind
 from redqueen.store.dataset.rows import TaskRecord

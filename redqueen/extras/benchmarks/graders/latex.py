@@ -3,9 +3,159 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
-from redqueen.extras.benchmarks.graders.spelling import one_spelling
 from redqueen.extras.benchmarks.graders.structure import enclosed, group, is_name, items_of, relation, split
+
+# Writes the many spellings of a mathematical text as one: LaTeX for Unicode, one command for each sign.
+
+_SIGNS = {
+    "−": "-", "–": "-", "—": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ", "÷": r"\div ",
+    "±": r"\pm ", "∓": r"\mp ", "≤": r"\le ", "⩽": r"\le ", "≥": r"\ge ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ",
+    "∞": r"\infty ", "∈": r"\in ", "∪": r"\cup ", "∩": r"\cap ", "∖": r"\setminus ", "∅": r"\emptyset ",
+    "°": r"^{\circ}", "º": r"^{\circ}", "′": r"'", "∣": r"\mid ", "∨": r"\lor ", "∧": r"\land ", "⟨": r"\langle ",
+    "⟩": r"\rangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "ℝ": r"\mathbb{R}",
+    "ℤ": r"\mathbb{Z}", "ℚ": r"\mathbb{Q}", "ℕ": r"\mathbb{N}", "ℂ": r"\mathbb{C}", "ℓ": "l", "ħ": r"\hbar ",
+    "¢": r"\text{ cents}", "€": "", "£": "", "¥": "", "…": r"\ldots ",
+}  # fmt: skip
+_GREEK = {"FINAL SIGMA": "sigma", "LAMDA": "lambda", "OMICRON": "o"}
+_INVISIBLE = re.compile("[\u200b-\u200f\u2060-\u2064\ufeff\u00ad]")
+_ROOT = re.compile(r"([√∛∜])\s*(\d+(?:\.\d+)?|\\?[A-Za-z]+(?![A-Za-z])|\{[^{}]*\}|\([^()]*\))")
+_ROOTS = {"√": r"\sqrt", "∛": r"\sqrt[3]", "∜": r"\sqrt[4]"}
+_RAISED = re.compile("(?:[⁰¹²³⁴-⁹⁺⁻⁽⁾ⁿⁱ])+")
+_LOWERED = re.compile("(?:[₀-₉₊₋₍₎ₐ-ₜ])+")
+
+_ONE_COMMAND = {
+    "leq": "le", "leqslant": "le", "leqq": "le", "geq": "ge", "geqslant": "ge", "geqq": "ge", "neq": "ne",
+    "lt": "lt", "gt": "gt", "varepsilon": "epsilon", "varphi": "phi", "vartheta": "theta", "varrho": "rho",
+    "varsigma": "sigma", "varkappa": "kappa", "varnothing": "emptyset", "infin": "infty", "simeq": "approx",
+    "thickapprox": "approx", "doteq": "approx", "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom",
+    "tbinom": "binom", "vee": "lor", "wedge": "land", "backslash": "setminus", "smallsetminus": "setminus",
+    "lg": "log_{10}", "ast": "cdot", "bullet": "cdot", "ge": "ge", "tg": "tan",
+    "ctg": "cot", "arctg": "arctan", "mbox": "text", "textrm": "text", "textnormal": "text", "textup": "text",
+    "textsf": "text", "mathrm": "text", "mathsf": "text", "mathit": "text", "textit": "text", "textbf": "text",
+    "mathbf": "text", "boldsymbol": "text", "bm": "text", "hbox": "text", "operatorname": "text",
+}  # fmt: skip
+_COMMAND = re.compile(r"\\([A-Za-z]+)\*?")
+_NOTHING = re.compile(
+    r"\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|rm|it|bf|phantom\{\}|hfill|allowbreak|left|right|middle"
+    r"|[bB]igg?[lrm]?)(?![A-Za-z])\s*\.?(?=[\s()\[\]{}|\\<>/0-9A-Za-z.+-]|$)"
+)
+_FUNCTION = re.compile(r"\\text\s*\{\s*(arc)?(sin|cos|tan|cot|sec|csc|ln|log|exp|sinh|cosh|tanh|lcm|gcd|max|min)\s*\}")
+_PYTHON = re.compile(r"\b(?:np|numpy|math)\.(?=[a-z])")
+# Upright letters that stand for no unit.
+_LETTER = re.compile(r"\\text\s*\{\s*([abceijknopqruvwxyz])\s*\}")
+_SUBSCRIPT = re.compile(r"_\s*(?:\{((?:[^{}]|\{[^{}]*\})*)\}|(\\[A-Za-z]+))")
+# A subscript with one of these is a value, as in \\log_{\\frac{1}{2}}, and no name.
+_VALUE = re.compile(r"\\(?:frac|sqrt|binom|to|rightarrow)(?![A-Za-z])|[\^+*/=<>-]")
+_PRIMES = re.compile(r"\^\s*(?:\{\s*((?:\\prime\s*)+)\}|(\\prime(?![A-Za-z])))|('+)")
+_REPEATING = re.compile(
+    r"(\d*)\.(\d*)(?:\\(?:overline|bar|dot|overset\{\\cdot\})\s*(?:\{\s*(\d+)\s*\}|\s*(\d)))(?![\d.\\])"
+)
+_BRITISH = re.compile(r"(\d*)\.(\d*)\\dot\s*\{?(\d)\}?(\d*)\\dot\s*\{?(\d)\}?")
+_AND_SO_ON = re.compile(r"(\d*\.\d*?)(?:(\d)\2{2,}|(\d{2,}?)\3+)\s*(?:\\l?dots[bc]?(?![a-z])|\\cdots|\.\.\.)")
+# What people write who write no LaTeX.
+_PLAIN = {
+    "<=": r"\le ", ">=": r"\ge ", "!=": r"\ne ", "+/-": r"\pm ", "+-": r"\pm ", "**": "^", "...": r"\ldots ",
+}  # fmt: skip
+_PLAIN_SIGNS = re.compile("|".join(map(re.escape, _PLAIN)))
+_PLAIN_WORDS = re.compile(
+    r"(?<![A-Za-z\\{])(pi|sqrt|theta|alpha|beta|gamma|lambda|sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan)"
+    r"(?![A-Za-z])"
+)
+_PLAIN_ROOT = re.compile(r"\\sqrt\s*\(([^()]*)\)")
+_UNION = re.compile(r"(?<=[)\]])\s*U\s*(?=[(\[])")
+_NUMBER_IN_TEXT = re.compile(r"\\text\s*\{\s*([+-]?\d[\d.,/ ]*)\s*\}")
+_ALL_IN_TEXT = re.compile(r"\\text\s*\{([^{}]*[\d=<>][^{}]*)\}")
+_DEGREES = re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z])|\{\s*o\s*\}|o(?![A-Za-z]))|\\degrees?(?![A-Za-z])")
+
+
+def one_spelling(text: str) -> str:
+    r"""Returns a text with one spelling of each sign.
+
+    >>> one_spelling("x² ≤ ½"), one_spelling(r"\dfrac{1}{3} \leqslant \varepsilon")
+    ('x^{2} \\le  \\frac{1}{2}', '\\frac{1}{3} \\le \\epsilon')
+    >>> one_spelling(r"0.1\overline{6}"), one_spelling(r"52_{\text{8}}")
+    ('\\frac{15}{90}', '52_{8}')
+    """
+    text = _latex(text)
+    text = _NOTHING.sub("", text)
+    text = _COMMAND.sub(lambda match: "\\" + _ONE_COMMAND.get(match[1], match[1]), text)
+    text = re.sub(r"\\lt(?![A-Za-z])", "<", re.sub(r"\\gt(?![A-Za-z])", ">", text))
+    text = re.sub(r"\\lbrace(?![A-Za-z])\s*", r"\\{", re.sub(r"\\rbrace(?![A-Za-z])", r"\\}", text))
+    text = re.sub(r"\\l?brack(?![A-Za-z])\s*", "[", re.sub(r"\\rbrack(?![A-Za-z])", "]", text))
+    text = _FUNCTION.sub(lambda match: f"\\{match[1] or ''}{match[2]} ", text)
+    text = _PYTHON.sub(lambda _: "\\", text)
+    text = _NUMBER_IN_TEXT.sub(r"\1", text)
+    if (whole := _ALL_IN_TEXT.fullmatch(text.strip())) is not None:
+        text = whole[1]
+    text = re.sub(r"\\mathbb\s*([A-Z])", r"\\mathbb{\1}", text)
+    text = _from_plain(re.sub(r"\\[lr]?vert(?![A-Za-z])", "|", text))
+    text = _LETTER.sub(r"\1", text)
+    text = _DEGREES.sub(lambda _: r"^{\circ}", text)
+    text = re.sub(r"\\hbar(?![A-Za-z])", "h_{bar}", re.sub(r"\\ell(?![A-Za-z])", "l", text))
+    text = _SUBSCRIPT.sub(lambda match: f"_{{{_plain(match[1] or match[2])}}}", text)
+    text = _PRIMES.sub(_prime, text)
+    text = re.sub(r"(?<![A-Za-z\\])(?:infinity|inf)(?![A-Za-z])", r"\\infty", text)
+    text = _BRITISH.sub(r"\1.\2\\overline{\3\4\5}", text)
+    text = _AND_SO_ON.sub(lambda match: f"{match[1]}\\overline{{{match[2] or match[3]}}}", text)
+    return _REPEATING.sub(_fraction, re.sub(r"\.\((\d+)\)", r".\\overline{\1}", text))
+
+
+def _from_plain(text: str) -> str:
+    """Returns a text in which LaTeX takes the place of what people write without it: sqrt(2), pi, <=."""
+    text = _PLAIN_SIGNS.sub(lambda match: _PLAIN[match[0]], text)
+    text = _UNION.sub(lambda _: r"\cup ", text)
+    return _PLAIN_ROOT.sub(r"\\sqrt{\1}", _PLAIN_WORDS.sub(r"\\\1 ", text))
+
+
+def _latex(text: str) -> str:
+    """Returns a text in which LaTeX takes the place of Unicode."""
+    if text.isascii():
+        return text
+    text = _INVISIBLE.sub("", text)
+    text = re.sub("(?:\\d\u0305)+", lambda match: f"\\overline{{{match[0][::2]}}}", text)
+    text = _ROOT.sub(lambda match: f"{_ROOTS[match[1]]}{{{match[2].strip('{}')}}}", text)
+    text = _RAISED.sub(lambda match: f"^{{{unicodedata.normalize('NFKC', match[0])}}}", text)
+    text = _LOWERED.sub(lambda match: f"_{{{unicodedata.normalize('NFKC', match[0])}}}", text)
+    text = "".join(map(_sign, text))
+    # Letters of other alphabets of mathematics, and signs of full width.
+    return unicodedata.normalize("NFKC", text).replace("−", "-")
+
+
+def _sign(sign: str) -> str:
+    if sign.isascii() or sign in _SIGNS:
+        return _SIGNS.get(sign, sign)
+    name = unicodedata.name(sign, "")
+    if name.startswith("GREEK ") and " LETTER " in name:
+        letter = name.rpartition(" LETTER ")[2]
+        letter = _GREEK.get(letter, letter.lower())
+        return f"\\{letter if 'SMALL' in name else letter.capitalize()} "
+    if unicodedata.decomposition(sign).startswith("<fraction>"):
+        above, _, below = unicodedata.normalize("NFKC", sign).partition("⁄")
+        return f"\\frac{{{above}}}{{{below}}}"
+    return sign
+
+
+def _plain(subscript: str) -> str:
+    """Returns a subscript without commands: whether it is upright, or a Greek letter, says nothing."""
+    if _VALUE.search(subscript):
+        return subscript
+    return re.sub(r"\\text(?![A-Za-z])|[\\{}\s]", "", subscript)
+
+
+def _prime(match: re.Match[str]) -> str:
+    written = match[1] or match[2] or match[3]
+    return "_{" + "prime" * (written.count("prime") or len(written)) + "}"
+
+
+def _fraction(match: re.Match[str]) -> str:
+    """Returns a decimal whose last digits repeat for ever as a fraction."""
+    before, repeated = match[2], match[3] or match[4]
+    below = int("9" * len(repeated)) * 10 ** len(before)
+    above = int((match[1] or "0") + before + repeated) - int((match[1] or "0") + before)
+    return f"\\frac{{{above}}}{{{below}}}"
+
 
 # Between groups of three digits; two of the last kind are needed, for 1.234 is a decimal.
 _NUMBER = r"[+-]?\d{1,3}(?:(?:(?:,\\!|\{,\}|\\[,;:! ]|~|,| )\s*\d{3})+(?:\.\d+)?|(?:\.\d{3}){2,})"

@@ -6,22 +6,155 @@ OUT/CELL/seed-N is a run directory, seed-N.log next to it what its process print
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 
 from rich.console import Console
 
-from redqueen.base.intervals import interval_text
+from redqueen import __version__
+from redqueen.analysis.replay import load_step, open_replay
+from redqueen.base.intervals import Interval, interval, interval_text, mean, paired
 from redqueen.cli.tables import plain_table, progress_console, table_console
+from redqueen.errors import UserError
+from redqueen.evals.held_out import run_evaluation
 from redqueen.extras.studies.sweep.grid import Combination
-from redqueen.extras.studies.sweep.held_out import held_out_score
 from redqueen.extras.studies.sweep.plan_command import plan_sweep, train_runs
-from redqueen.extras.studies.sweep.runs import SweepRun
-from redqueen.extras.studies.sweep.table import PROBE, SweepRow, rows
+from redqueen.extras.studies.sweep.runs import HALF, SweepRun
+from redqueen.method.rewards import scores
+from redqueen.run.recording.metrics.panel import Line, contested_share
 from redqueen.run.session import quiet_libraries
-from redqueen.store.directory import RunError, write_json
+from redqueen.store.directory import RunDirectory, RunError, write_json
 from redqueen.store.metrics import StepMetrics
+
+# The table of a sweep: each cell's metrics over its seeds. Imports no torch.
+
+METRICS = ("solve_rate", "valid_rate", "contested", "novel_rate")
+"""The columns of metrics.jsonl that are compared."""
+PROBE = "probe"
+"""The metric that is measured after the run: the solve rate of the last students on reserved programs.
+
+The others are in sample: they are measured on what the runs themselves train on."""
+
+BySeed = Mapping[int, float]
+ByCell = Mapping[str, BySeed]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRow:
+    """One metric of one cell: means over its seeds with 95 % intervals."""
+
+    cell: str
+    metric: str
+    final: Interval | None
+    """Over the last quarter of the steps, at least one."""
+    mean: Interval | None
+    """Over all steps."""
+    final_over: Interval | None
+    """`final` minus that of the first cell, paired by seed; None in the first cell."""
+    mean_over: Interval | None
+    """`mean` minus that of the first cell, paired by seed; None in the first cell."""
+
+
+def rows(lines: Mapping[str, Mapping[int, Sequence[Line]]], probes: ByCell) -> list[SweepRow]:
+    """Returns the table, metric by metric.
+
+    `lines` are those of metrics.jsonl by cell and seed, `probes` the scores on reserved programs by cell and seed.
+    """
+    table: list[SweepRow] = []
+    for metric in METRICS:
+        final = {cell: _by_seed(runs, metric, last=True) for cell, runs in lines.items()}
+        mean = {cell: _by_seed(runs, metric, last=False) for cell, runs in lines.items()}
+        table += _rows(metric, final, mean)
+    if any(probes.values()):
+        # the last students only: there is nothing to average over steps
+        table += _rows(PROBE, probes, {cell: {} for cell in probes})
+    return table
+
+
+def _rows(metric: str, final: ByCell, mean: ByCell) -> list[SweepRow]:
+    # The first cell is the baseline of the comparisons, so the order of the values in --grid matters.
+    first = next(iter(final))
+    return [
+        SweepRow(
+            cell,
+            metric,
+            interval(list(final[cell].values())),
+            interval(list(mean[cell].values())),
+            None if cell == first else paired(final[cell], final[first]),
+            None if cell == first else paired(mean[cell], mean[first]),
+        )
+        for cell in final
+    ]
+
+
+def _by_seed(runs: Mapping[int, Sequence[Line]], metric: str, *, last: bool) -> dict[int, float]:
+    """Returns means over steps, by seed; steps in which there was nothing to average are left out."""
+    means: dict[int, float] = {}
+    for seed, lines in runs.items():
+        chosen = lines[-max(1, len(lines) // 4) :] if last else lines
+        value = mean(_metric(line, metric) for line in chosen)
+        if value is not None:
+            means[seed] = value
+    return means
+
+
+def _metric(line: Line, metric: str) -> float | None:
+    """Returns a step's number; `contested` is the share of its tasks with 0 < rho < 1."""
+    return contested_share(line) if metric == "contested" else line[metric]
+
+
+# The score of a finished run's last students on reserved programs, which no training and no selection has seen.
+#
+# Solve rates within a run are in sample, and measured against its own opponents, so they cannot be compared between
+# runs. This one can.
+
+
+def held_out_score(run: SweepRun, tasks: int, on_start: Callable[[], None]) -> float:
+    """Returns the mean solve rate of the run's last students on `tasks` reserved tasks.
+
+    It is measured once and kept in seed-N.probe.json next to the run; `on_start` is called only before a measurement.
+    Raises RunError if the checkpoint of the sweep's last step is gone, UserError if the base cannot be loaded, or the
+    sandbox failed on every attempt.
+    """
+    file = run.path.with_name(f"{run.path.name}.probe.json")
+    steps = run.config.run.steps
+    # A score belongs to one step and these tasks: a sweep that was prolonged measures again, and so does a release that
+    # may have other programs.
+    wanted = {
+        "programs": f"reserved, {HALF}",
+        "release": __version__,
+        "kinds": run.probed,
+        "tasks": tasks,
+        "step": steps,
+    }
+    if file.exists():
+        measured = json.loads(file.read_text())
+        by_member = measured.pop("scores")
+        if measured == wanted:
+            return fmean(by_member.values())
+    on_start()
+    by_member = _measure(run, tasks)
+    write_json(file, {**wanted, "scores": by_member})
+    return fmean(by_member.values())
+
+
+def _measure(run: SweepRun, tasks: int) -> dict[str, float]:
+    """Returns the solve rate of each student. Raises UserError, RunError."""
+    # An earlier sweep may have played more steps, and the checkpoint of this one may be gone. No other stands for it.
+    saved = load_step(RunDirectory(run.path), run.config.run.steps)
+    students = [member.name for member in saved.population.members.values() if member.role != "teacher"]
+    with open_replay(run.config, saved, len(students)) as replay:
+        for name in students:
+            replay.policy.join(name, saved.adapters[name])
+        play = replay.self_play
+        fixed = run_evaluation(run.config, HALF, run.probed, tasks, play.prompts, play.sampler, play.verifier)
+        by_member = scores(fixed.attempt(students))
+    if not by_member:
+        raise UserError("the sandbox failed on every attempt: see redqueen doctor")
+    return by_member
+
 
 NOTES = """\
 final: mean over the last quarter of the steps; mean: over all; [..]: 95 % intervals over seeds (Student's t).

@@ -7,11 +7,12 @@ seed-N.log next to it what its process printed, OUT/transfer.json the table.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 
-from redqueen.base.intervals import interval_text
+from redqueen.base.intervals import Interval, interval, interval_text, paired
 from redqueen.cli.tables import plain_table, progress_console, table_console
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
@@ -19,6 +20,7 @@ from redqueen.extras.studies.sweep.grid import Combination
 from redqueen.extras.studies.sweep.plan_command import train_runs
 from redqueen.extras.studies.sweep.runs import SweepRun, plan_runs
 from redqueen.extras.studies.transfer.curricula import (
+    SEEDS,
     Curriculum,
     curricula,
     seed_curriculum,
@@ -26,9 +28,65 @@ from redqueen.extras.studies.transfer.curricula import (
     shortened,
     stranger_settings,
 )
-from redqueen.extras.studies.transfer.table import TransferRow, gain, rows
 from redqueen.store.dataset.files import write_tasks
 from redqueen.store.directory import write_json
+from redqueen.store.metrics import StepMetrics
+
+# The table of strangers: what each gained on held-out tasks, by the curriculum that it was trained on.
+
+Gains = Mapping[str, Mapping[int, float]]
+"""By cell and seed, the held-out score of a stranger less that of its start, in [-1, 1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferRow:
+    """The strangers of one cell."""
+
+    cell: str
+    tasks: int
+    """How many tasks they were trained on."""
+    lines: float | None
+    """The mean number of lines of the programs; None if the measures do not apply to their language."""
+    solve_rate: float | None
+    """How often the run's own students solved these tasks, in [0, 1]; None for the seeds."""
+    gain: Interval | None
+    """Over the seeds of the strangers (Student's t)."""
+    over_seeds: Interval | None = None
+    """The gain less that of the cell `SEEDS`, paired by seed; None in its own row."""
+    last_over_first: Interval | None = None
+    """In the row of a last third: its gain less that of the first third of the same run, paired by seed."""
+
+
+def gain(lines: Sequence[StepMetrics]) -> float | None:
+    """Returns the gain of a run's student in its last evaluation; None if nothing was evaluated."""
+    for line in reversed(lines):
+        scores = line.get("held_out")
+        if scores is not None:
+            return fmean(score["gain"] for score in scores["students"].values())
+    return None
+
+
+def rows(curricula: Sequence[Curriculum], gains: Gains) -> list[TransferRow]:
+    """Returns the table, a row for each curriculum in their order."""
+    table: list[TransferRow] = []
+    first: Mapping[int, float] = {}
+    for curriculum in curricula:
+        own = gains[curriculum.name]
+        table.append(
+            TransferRow(
+                cell=curriculum.name,
+                tasks=len(curriculum.records),
+                lines=curriculum.lines(),
+                solve_rate=curriculum.solve_rate(),
+                gain=interval(list(own.values())),
+                over_seeds=None if curriculum.part is None else paired(own, gains[SEEDS]),
+                last_over_first=paired(own, first) if curriculum.part == "last" else None,
+            )
+        )
+        # The first third of a run comes before its last third.
+        first = own
+    return table
+
 
 NOTES = """\
 Each stranger is a fresh student, trained by rlvr with equally many tasks, updates and attempts. first, last: the tasks
