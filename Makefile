@@ -104,7 +104,7 @@ test-gym: setup .venv-gym/requirements.txt
 # The judge alone: what trains needs torch, whose builds for another Python are gigabytes more. The tests' own conftest
 # imports torch, so it is left out.
 PYTHONS ?= $(wildcard $(foreach version,3.12 3.13,$(foreach folder,$(subst :, ,$(PATH)) $(HOME)/.pyenv/versions/$(version).*/bin,$(folder)/python$(version))))
-JUDGE_TESTS = tests/jail tests/jail/service
+JUDGE_TESTS = tests/jail
 
 test-pythons:
 	@[ -n "$(PYTHONS)" ] || echo "test-pythons: neither Python 3.12 nor 3.13 is installed here" >&2

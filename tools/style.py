@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import statistics
 import sys
 import tokenize
@@ -25,6 +26,7 @@ MAX_NESTED_PER_1000_LINES = 1.6
 MIN_COMMENT_PERCENT = 3.0
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 70
+MAX_READING_LINES = 4000
 MARKUP = ("Console", "from_markup")
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -157,6 +159,41 @@ class Figure:
     """Where the limit is passed, shown if `good` is false."""
 
 
+def parts(sources: list[Module]) -> str:
+    """Returns the lines of the package's three parts (docs/ARCHITECTURE.md)."""
+    lines = {"core": 0, "jail": 0, "extras": 0}
+    for module in sources:
+        package, _, rest = module.name.partition(".")
+        room = rest.partition(".")[0]
+        if package == "redqueen":
+            lines[room if room in lines else "core"] += module.lines
+    return ", ".join(f"{name} {count}" for name, count in lines.items())
+
+
+def takes_config(module: Module) -> int:
+    """Returns how many functions take the whole configuration."""
+    functions = (node for node in ast.walk(module.tree) if isinstance(node, Function))
+    arguments = ([*node.args.args, *node.args.kwonlyargs] for node in functions)
+    return sum(any(ast.unparse(one.annotation) == "Config" for one in each if one.annotation) for each in arguments)
+
+
+def reading(root: Path = ROOT) -> Figure:
+    """Returns the figure of docs/READING.md: its files are there, and short enough together."""
+    files = re.findall(
+        r"^\| \d+ \| `([^`]+)`", (root / "docs" / "READING.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    missing = [file for file in files if not (root / file).is_file()]
+    lines = sum(len((root / file).read_text(encoding="utf-8").splitlines()) for file in files if file not in missing)
+    return Figure(
+        name="lines to read the method",
+        value=f"{lines} in {len(files)} files",
+        limit=f"{MAX_READING_LINES}",
+        good=0 < lines <= MAX_READING_LINES and not missing,
+        fails=True,
+        places=tuple(f"docs/READING.md: no file {file}" for file in missing),
+    )
+
+
 def figures(sources: list[Module]) -> list[Figure]:
     """Returns all figures of `sources`."""
     lines = sum(module.lines for module in sources)
@@ -174,6 +211,10 @@ def figures(sources: list[Module]) -> list[Figure]:
     longest_function = max(length for length, _ in functions)
     return [
         Figure(name="lines", value=f"{lines} in {len(sources)} files", limit="", good=True),
+        Figure(name="of the package", value=parts(sources), limit="", good=True),
+        Figure(
+            name="functions that take the whole Config", value=str(sum(map(takes_config, sources))), limit="", good=True
+        ),
         Figure(
             name=f"assignments of more than {MAX_NAMES_ASSIGNED} names",
             value=str(len(packed)),
@@ -235,7 +276,7 @@ def figures(sources: list[Module]) -> list[Figure]:
 
 def main() -> int:
     """Prints the report. Returns the exit code."""
-    report = figures(modules())
+    report = [*figures(modules()), reading()]
     for figure in report:
         mark = "" if figure.good else "  <- beyond the limit"
         print(f"{figure.name:<40} {figure.value:<26} {figure.limit:<8}{mark}".rstrip())

@@ -82,3 +82,31 @@ def test_limits_are_kept_or_named() -> None:
     }
     failing = {figure.name for figure in figures if figure.fails}
     assert failing == {"functions above 70 lines", "consoles that read markup", "import cycles"}
+
+
+def test_the_reading_list_is_there_and_short_enough(tmp_path: Path) -> None:
+    page = tmp_path / "docs" / "READING.md"
+    page.parent.mkdir()
+    page.write_text("| 1 | `a.py` | x |\n| 2 | `b.py` | y |\n")
+    (tmp_path / "a.py").write_text("x = 1\n" * 3999)
+    assert not style.reading(tmp_path).good
+    assert style.reading(tmp_path).places == ("docs/READING.md: no file b.py",)
+    (tmp_path / "b.py").write_text("y = 2\n")
+    assert style.reading(tmp_path).good
+    (tmp_path / "b.py").write_text("y = 2\n" * 2)
+    assert not style.reading(tmp_path).good
+    assert style.reading().good
+
+
+def test_the_parts_of_the_package_are_counted() -> None:
+    sources = [
+        module("x = 1", "redqueen.records"),
+        module("x = 1", "redqueen.jail.pool"),
+        module("x = 1", "benchmarks.a"),
+    ]
+    assert style.parts(sources) == "core 1, jail 1, extras 0"
+
+
+def test_functions_that_take_the_whole_configuration_are_counted() -> None:
+    text = "def f(config: Config): ...\ndef g(config: GameConfig): ...\ndef h(*, config: Config): ...\n"
+    assert style.takes_config(module(text)) == 2

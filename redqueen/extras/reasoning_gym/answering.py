@@ -32,8 +32,8 @@ from redqueen.tasks.kinds.language import Half, SeedError, Words, halved
 # A generator of reasoning-gym in the place of a language: its programs are questions, which the library makes.
 #
 # A task's program is the question, its input says which item of which generator it is, and its output is the answer
-# that the library recorded. The library is asked in the jail, where it makes the item again: whether the question is the
-# item's, and what an answer scores. Some of its scorers evaluate answers as Python (`answering.py`).
+# that the library recorded. The library is asked in the jail, where it makes the item again: whether the question is
+# the item's, and what an answer scores. Some of its scorers evaluate answers as Python (`answering.py`).
 
 SOURCE = "reasoning_gym"
 EXTRA = "gym"
