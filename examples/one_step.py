@@ -145,9 +145,9 @@ def play(step: int, ratings: Ratings, references: list[Task], policy: Policy, ve
             graded.append(GradedRollout(rollout=text, reward=student_reward(judged), verdict=judged))
         print(f"{match.teacher} -> {match.student}: {verdict.status}, solved {rho:.0%} of the time")
 
-    # 4. Learn. A text's advantage is its reward less its group's mean, in units of its role's deviation: texts that did
-    # better than their neighbours become likelier, the others less likely. One update moves all members at once, each
-    # by its own texts and its own optimizer.
+    # 4. Learn. A text's advantage is, in short, its reward less its group's mean, in units of its role's deviation
+    # (`method/advantages.py` has the exact rule): texts that did better than their neighbours become likelier, the
+    # others less likely. One update moves all members at once, each by its own texts and its own optimizer.
     updates = policy.update(advantages(graded, CONFIG))
 
     # 5. Rate. A match is won against the level of the step, so both sides can win whatever that level is.

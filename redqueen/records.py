@@ -20,8 +20,8 @@ ROLES: tuple[Role, ...] = ("teacher", "student")
 
 # "valid" is for proposals only, "correct" and "wrong" are for attempts. All others but the last say what was wrong with
 # a text or its program. "infra_error" is a fault of the machine, which no member caused: a verdict with it is never
-# paid, never counted in a rate and never trained on. The same holds for an attempt that is "nondeterministic": its task
-# is.
+# paid, never counted in a rate and never trained on. The same holds for an attempt with the status "nondeterministic":
+# there the task is at fault, not the student.
 Status = Literal[
     "valid",
     "correct",
@@ -280,8 +280,9 @@ class Answer:
     program: str
     """The task's program; "" if it is not run (`TaskKind.runs_program`)."""
     inputs: tuple[str, ...]
-    """The inputs of the pairs that the answer is judged on. A program that is run on the answer is run again on the one
-    that its output was recorded for. Without one it does not have to answer for itself."""
+    """The inputs of the pairs that the answer is judged on. If judging runs the task's program on the student's answer,
+    the program also runs again on its recorded input, to check that it still gives the recorded output. Without inputs
+    that check is left out."""
     expected: tuple[bytes, ...]
     """The identities of the right outputs, one for each input."""
     text: str | None

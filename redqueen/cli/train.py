@@ -111,7 +111,7 @@ def _conclude(directory: RunDirectory) -> None:
     """Prints the final population, and the command that a person is most likely to want next."""
     lines = directory.metrics()
     seconds = sum(line["seconds"]["total"] for line in lines)
-    console.print(f"\ndone: {len(lines)} steps in {clock(seconds)}, in {directory.path}")
+    console.print(f"\ndone: {lines[-1]['step']} steps in {clock(seconds)}, in {directory.path}")
     # In a terminal the live view has left this table above.
     if not console.is_terminal:
         console.print(members_table(lines[-1]))

@@ -193,7 +193,7 @@ def _baseline(group: Sequence[GradedRollout], pay: GameConfig) -> float:
 
 
 def _deviation(values: Sequence[float]) -> float:
-    """Returns the root mean square; the mean is about 0, as each group is centred."""
+    """Returns the root mean square: as each group is centred, about the deviation."""
     rms = fmean(value * value for value in values) ** 0.5
     return rms if rms > _NOISE else 0.0
 

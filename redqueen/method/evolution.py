@@ -1,4 +1,4 @@
-"""The end of a step: games are rated, and every k steps children of the strong replace the weakest."""
+"""What a step does to the population: games are rated, and every k steps children of the strong replace the weakest."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _rate_match(
         population.count_practice(match.student)
         return Game(match=match, score=score, outcome=None)
     result = outcome(score, band) if score is not None else _forfeit(played)
-    # What the machine lost says nothing about either side; without a game, nor do the invalid proposals beside it.
+    # A match that the machine lost is not a game and says nothing about either side, not even by its invalid proposals.
     if result is not None:
         paid = [proposal for proposal in played.proposals if proposal.reward is not None]
         _record_game(population, match, paid)

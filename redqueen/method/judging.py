@@ -2,7 +2,8 @@
 
 This is the only place where a member's text is read, so the rule for cut-off texts holds for runs, held-out scores,
 studies and the warm start alike: a text that the token limit ended is malformed, whatever it says. A task whose program
-did not do the same again is withdrawn (`faults_of`, `withdrawn`); `retrial.py` asks it.
+gives other results when it runs again is withdrawn with all its attempts (`faults_of`, `withdrawn`): a program that
+tosses a coin would make any task contested. `retrial.py` decides what runs again.
 """
 
 from __future__ import annotations

@@ -32,10 +32,10 @@ class ScoredProposal:
 
     proposed: Proposed
     reward: float | None
-    """None after a fault of the machine, its own or that of every attempt, and for a task of the task bank."""
+    """None if the machine lost the proposal or all its attempts, and for a task of the task bank."""
     solve_rate: float | None
-    """None where no attempt could be judged: the proposal is no valid task, or the machine failed. A task that was
-    withdrawn is none: its program did not do the same again (`withdrawn`)."""
+    """None if no attempt could be judged: the proposal is not a valid task, the machine failed, or the task was
+    withdrawn because its program gave other results when it ran again."""
     novel: bool
     """Whether it is a valid task with a new idea (`redqueen.method.novelty`)."""
     attempts: tuple[ScoredAttempt, ...]

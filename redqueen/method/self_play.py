@@ -311,7 +311,7 @@ def seed_tasks(verifier: Verifier, language: Language, numbers: Sequence[int] | 
 
 
 def planted_by(seed: int, whole: Task, kind: Kind) -> random.Random:
-    """Returns what a run draws by which input of a seed program it asks about in a kind."""
+    """Returns the random generator that chooses which input of a seed program becomes the question in this kind."""
     return streams.python(seed, "plant", whole.id, kind)
 
 
@@ -332,9 +332,9 @@ def verified_seeds(verifier: Verifier, drafts: Mapping[int, Draft], language: La
 
 
 def verified_tasks(verifier: Verifier, drafts: Mapping[str, Draft], language: Language) -> list[Task]:
-    """Returns drafts, by the id that they get, as programs with all their inputs, which are of no kind yet.
+    """Runs drafts, each under the id that its task gets. Returns those that work, with all inputs and their outputs.
 
-    The verifier computes the outputs. `TaskKind.of_program` makes tasks of them.
+    They are of no kind yet: `TaskKind.of_program` makes tasks of them.
     """
     # The language's name stands for that. A kind may need more inputs than a program written by hand has.
     kind = language.name

@@ -69,7 +69,7 @@ class Coevolution:
     held_out: Callable[[Sequence[str]], list[Attempted]]
     """Has members attempt the held-out tasks that students are selected by; only `student_fitness=held_out` asks."""
     phases: Callable[[int], Phases]
-    """Returns what is told of a step's phases, once for each step."""
+    """Makes the observer of a step's phases; called once a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +158,8 @@ def sample_step(state: Coevolution, step: int) -> SampledStep:
         with phases.phase("solve"):
             proposed, attempted = practise(state.self_play, step, matches, phases.progress)
         return SampledStep(phases, matches, proposed, attempted)
-    # A task is attempted as soon as it is verified, while other proposals are still being written. The phase is
-    # `solve` from the end of the last one on.
+    # A task is attempted as soon as it is verified, while other proposals are still being written. When the last
+    # proposal is written, the phase changes to `solve`.
     with phases.phase("propose"):
         proposed, attempted = state.self_play.play(step, matches, phases.progress, lambda: phases.next("solve"))
     return SampledStep(phases, matches, proposed, attempted)

@@ -90,7 +90,8 @@ class TaskBank:
     def is_novel(self, task: Task) -> bool:
         """Returns whether the task's idea (`redqueen.method.novelty`) is neither a seed's nor one of the bank's kind.
 
-        A program alike to a reserved one is not novel either: the bank refuses it, so it would be so again each time.
+        A program like a reserved one is never novel. The bank refuses it, so otherwise every repetition would count as
+        new.
         """
         if is_reserved(task.program, task.kind):
             return False

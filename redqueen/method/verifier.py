@@ -96,7 +96,7 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
         jobs = [replace(job, patient=answer.patient) if isinstance(job, Job) else job for job in trial.jobs]
         order = list(range(len(jobs)))
         if len(order) > 1:
-            # The order is drawn, so that nothing outside the children says which of them is which either.
+            # The two start in a random order, so that the program cannot tell by it which one it is.
             rng = streams.python(self.seed, "recorded", answer.program, answer.text or "")
             if rng.random() < 0.5:
                 order.reverse()

@@ -96,7 +96,7 @@ def accumulate(
     if decoder.window and longest > decoder.window:
         raise PromptError(f"{longest} tokens are more than this base's window of {decoder.window}")
 
-    # What pads its batch computes it in parts, so that padding takes no more memory than the batch without it.
+    # A decoder that pads its batch computes it in parts, so that padding needs no more memory than the batch itself.
     parts = padded_parts(groups) if decoder.padded else [groups]
     sums = [_accumulate_part(decoder, bank, gradients, part, options) for part in parts]
     return sums[0] if len(sums) == 1 else _joined(sums)
@@ -148,8 +148,8 @@ def with_entropy_bonus(weight_S: Tensor, advantage_S: Tensor, logp_S: Tensor, al
 
     The surprise is -log p(token), and no gradient flows through it. The form is that of Cheng et al. (2025,
     arXiv:2506.14758), who have the entropy of the token's distribution in its place. -log p of the token that was drawn
-    estimates that entropy from one sample, which costs nothing. It is another term all the same: on average over the
-    draws, and below the bound, its gradient is that of the token's entropy, whereas theirs is 0.
+    estimates that entropy from one sample, which costs nothing. It is nevertheless another term. Averaged over sampled
+    tokens, and below the bound, its gradient is that of the token's entropy; the gradient of theirs averages to 0.
     """
     surprise_S = -logp_S.detach()
     part_S = (alpha * surprise_S / advantage_S.abs()).clamp(max=LARGEST_BONUS)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 
 from redqueen.engine.adapters.factors import Adapter, Factors
-from redqueen.method.operators.lowrank import copied, update, weighted_sum
+from redqueen.method.operators.lowrank import copied, weighted_sum
 from redqueen.method.operators.modules import Module, by_module, checked, first_of
 
 
@@ -23,7 +23,7 @@ def linear_mean(parents: Sequence[Adapter], generator: torch.Generator) -> Adapt
 
     def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
         # The products are averaged, not the factors: mean(a) @ mean(b) has cross terms (PEFT #3004).
-        return weighted_sum(update(terms), [1.0 / len(terms)] * len(terms), terms[0].a)
+        return weighted_sum(terms, [1.0 / len(terms)] * len(terms))
 
     return by_module(checked(parents), generator, make)
 

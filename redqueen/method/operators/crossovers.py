@@ -5,18 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from redqueen.engine.adapters.factors import Adapter, Factors
-from redqueen.method.operators.lowrank import (
-    Components,
-    Update,
-    components,
-    copied,
-    fits_fp32,
-    gram,
-    product,
-    rebuilt,
-    update,
-    weighted_sum,
-)
+from redqueen.method.operators.lowrank import components, copied, of_term, rebuilt, weighted_sum
 from redqueen.method.operators.modules import Module, by_module, integer, share, strength, two_of, uniform, uniforms
 
 
@@ -42,19 +31,14 @@ def dare(
     weight = strength("weight", weight)
 
     def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
-        pair, (first, second) = _pair(terms)
-        left = torch.block_diag(first.p * first.s, second.p * second.s)
+        first, second = map(of_term, terms)
         # Both parents' vt, one below the other, with entries dropped; u diag(s) stays in `left`.
-        rank = terms[0].a.shape[1]
-        first_vt = product(first.q, terms[0].b, fits_fp32(pair.gram_b[:rank, :rank], first.q.T))
-        second_vt = product(second.q, terms[1].b, fits_fp32(pair.gram_b[rank:, rank:], second.q.T))
-        thinned = torch.cat([first_vt.float(), second_vt.float()])
+        left = torch.cat([first.u * first.s, second.u * second.s], dim=1)
+        thinned = torch.cat([first.vt, second.vt])
         thinned *= uniforms(thinned.shape, module_generator) >= dropped
         thinned *= weight / (1.0 - dropped)
         # The sum has rank 2r and new singular components, of which `rebuilt` keeps the r strongest.
-        gram_b = gram(thinned.T)
-        p, s, q = components(left.T @ pair.gram_a @ left, gram_b, pair.sign_weights @ left)
-        return rebuilt(pair._replace(b=thinned, gram_b=gram_b), Components(left @ p, s, q), terms[0].a)
+        return rebuilt(components(left, thinned), terms)
 
     return by_module(two_of(parents), generator, make)
 
@@ -80,11 +64,11 @@ def svd_subspace(parents: Sequence[Adapter], generator: torch.Generator) -> Adap
     def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
         rank = terms[0].a.shape[1]
         cut = 1 + integer(rank - 1, module_generator) if rank > 1 else 1
-        pair, (first, second) = _pair([terms[lead], terms[1 - lead]])
-        left = torch.block_diag(first.p[:, :cut] * first.s[:cut], second.p[:, cut:] * second.s[cut:])
-        right = torch.block_diag(first.q[:cut], second.q[cut:])
-        p, s, q = components(left.T @ pair.gram_a @ left, right @ pair.gram_b @ right.T, pair.sign_weights @ left)
-        return rebuilt(pair, Components(left @ p, s, q @ right), terms[0].a)
+        ordered = [terms[lead], terms[1 - lead]]
+        first, second = map(of_term, ordered)
+        left = torch.cat([first.u[:, :cut] * first.s[:cut], second.u[:, cut:] * second.s[cut:]], dim=1)
+        right = torch.cat([first.vt[:cut], second.vt[cut:]])
+        return rebuilt(components(left, right), ordered)
 
     return by_module(both, generator, make)
 
@@ -105,15 +89,6 @@ def extrapolate(
     eta = low + (high - low) * uniform(generator)
 
     def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
-        return weighted_sum(update(terms), [eta, 1.0 - eta], terms[0].a)
+        return weighted_sum(terms, [eta, 1.0 - eta])
 
     return by_module(both, generator, make)
-
-
-def _pair(terms: list[Factors]) -> tuple[Update, tuple[Components, Components]]:
-    """Returns the sum of two updates, and the components of each as combinations of its own factors."""
-    pair = update(terms)
-    rank = terms[0].a.shape[1]
-    blocks = slice(rank), slice(rank, 2 * rank)
-    first, second = (components(pair.gram_a[i, i], pair.gram_b[i, i], pair.sign_weights[i]) for i in blocks)
-    return pair, (first, second)

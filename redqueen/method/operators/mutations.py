@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from redqueen.engine.adapters.factors import Adapter, Factors
-from redqueen.method.operators.lowrank import Components, components, copied, rebuilt, update
+from redqueen.method.operators.lowrank import Components, copied, of_term, rebuilt
 from redqueen.method.operators.modules import (
     Module,
     by_module,
@@ -32,13 +32,12 @@ def svd_spectral(parents: Sequence[Adapter], generator: torch.Generator, *, epsi
     epsilon = strength("epsilon", epsilon)
 
     def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
-        parent = update(terms)
-        p, s, q = components(parent.gram_a, parent.gram_b, parent.sign_weights)
+        u, s, vt = of_term(terms[0])
         n = s.shape[0]
         s = s * torch.exp(epsilon * normals((n,), module_generator).double())
-        p = p @ _small_rotation(n, epsilon, module_generator)
-        q = _small_rotation(n, epsilon, module_generator).T @ q
-        return rebuilt(parent, Components(p, s, q), terms[0].a)
+        u = u @ _small_rotation(n, epsilon, module_generator)
+        vt = _small_rotation(n, epsilon, module_generator).T @ vt
+        return rebuilt(Components(u, s, vt), terms)
 
     return by_module(first_of(parents), generator, make)
 
@@ -76,14 +75,13 @@ def component_mask(parents: Sequence[Adapter], generator: torch.Generator, *, dr
     dropped = share("dropped", dropped)
 
     def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
-        parent = update(terms)
-        p, s, q = components(parent.gram_a, parent.gram_b, parent.sign_weights)
+        u, s, vt = of_term(terms[0])
         n = s.shape[0]
         # Rounded up or down at random: rounding to the nearest would drop nothing at rank 1, in every draw.
         count = math.floor(dropped * n + uniform(module_generator))
         # Sorted, because `rebuilt` expects the strongest component first.
         kept = torch.randperm(n, generator=module_generator)[count:].sort().values
-        return rebuilt(parent, Components(p[:, kept], s[kept], q[kept]), terms[0].a)
+        return rebuilt(Components(u[:, kept], s[kept], vt[kept]), terms)
 
     return by_module(first_of(parents), generator, make)
 

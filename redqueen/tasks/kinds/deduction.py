@@ -22,7 +22,7 @@ from redqueen.tasks.kinds.work import Workings, Written, after_arrow
 
 
 class Deduction(TaskKind):
-    """The answer is data, which is compared with the recorded output. Nothing runs."""
+    """The answer is a literal, which is compared with the recorded output; no program runs."""
 
     title = "predict the output"
     puzzle = "predict the output"

@@ -8,7 +8,7 @@ from itertools import product
 import torch
 
 from redqueen.engine.adapters.factors import Adapter, Factors
-from redqueen.method.operators.lowrank import EPSILON, FP32_GROWTH
+from redqueen.method.operators.lowrank import EPSILON
 
 MODULES = ("self_attn.q_proj", "mlp.up_proj")
 SITES = tuple(f"model.layers.{layer}.{module}" for layer, module in product(range(6), MODULES))
@@ -81,10 +81,9 @@ def truncation_gain(update: torch.Tensor, rank: int) -> float:
 def rounding(terms: Sequence[Factors], weights: Sequence[float] | None = None) -> float:
     """How far (Frobenius norm) an operator's child may be from the same formula in fp64, for well-conditioned parents.
 
-    What an operator decides, it decides in fp64; its two products run in fp32 only where their terms are at most
-    FP32_GROWTH times larger than the result.
+    An operator computes in fp64, and its child is rounded to fp32.
     """
-    return 2 * FP32_GROWTH * EPSILON * size(terms, weights)
+    return 8 * EPSILON * size(terms, weights)
 
 
 def assert_close(got: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> None:

@@ -15,7 +15,7 @@ from redqueen.engine.adapters.initialisation import fresh, generator, perturb
 from redqueen.engine.model.base import load
 from redqueen.engine.policy import Policy, open_policy
 from redqueen.method.operators import CONTROLS, CROSSOVERS, MUTATIONS
-from redqueen.method.operators.lowrank import update, weighted_sum
+from redqueen.method.operators.lowrank import weighted_sum
 from redqueen.records import Sample
 from tests import tiny
 
@@ -98,7 +98,8 @@ def test_a_child_too_large_for_its_parents_split_gets_the_shortest_factors(paren
     parent = next(iter(parents[0].values()))
     rank = parent.a.shape[1]
     for times, shared in ((1.5, False), (100.0, True)):
-        child = weighted_sum(update([parent]), [times], parent.a)
+        made = weighted_sum([parent], [times])
+        child = Factors(made.a.float(), made.b.float())
         assert torch.allclose(child.a @ child.b, times * parent.a @ parent.b, rtol=1e-4, atol=1e-6)
         # √σ on both sides: the columns of a and the rows of b are orthogonal, and as long as each other.
         gram_a, gram_b = child.a.T @ child.a, child.b @ child.b.T
