@@ -123,7 +123,7 @@ def test_sandboxfusions_own_client_reads_the_answers(url: str) -> None:
 
 def test_verl_finds_our_compute_score_by_its_setting() -> None:
     loader = published("verl", "utils.import_utils")
-    score = loader.load_extern_object(module_path="pkg://redqueen.rewards.verl", object_name="compute_score")
+    score = loader.load_extern_object(module_path="pkg://redqueen.extras.rewards.verl", object_name="compute_score")
     truth = json.dumps({"tests": ["assert add(1, 2) == 3"]})
     # As `verl/trainer/ppo/reward.py` and its reward managers call it.
     said = score(
