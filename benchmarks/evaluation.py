@@ -13,7 +13,7 @@ from benchmarks.report import Report, against, finish, log, times
 from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
 from redqueen.config import Config
 from redqueen.engine.model.base import Base, fingerprint_of, load
-from redqueen.evals.benchmarks.benchmark import Loaded, form_of
+from redqueen.evals.benchmarks.benchmark import ProblemSet, form_of
 from redqueen.evals.benchmarks.registry import load_benchmarks
 from redqueen.evals.evaluation import evaluate
 from redqueen.evals.graders.opened import OpenGraders
@@ -71,7 +71,7 @@ def run_bench_evaluation(
 class _Ways:
     """Evaluates groups of entrants, and keeps what they answered."""
 
-    def __init__(self, config: Config, base: Base, loaded: Loaded, graders: OpenGraders) -> None:
+    def __init__(self, config: Config, base: Base, loaded: ProblemSet, graders: OpenGraders) -> None:
         self.config = config
         self.base = base
         self.loaded = loaded

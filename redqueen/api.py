@@ -19,7 +19,7 @@ from redqueen.config import Config
 from redqueen.config.keys import as_text
 from redqueen.config.recipes import configured
 from redqueen.records import Status, Verifier
-from redqueen.store.allowed import Allowed, with_own_parts
+from redqueen.store.allowed import Permissions, with_own_parts
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import AttemptRow, MatchRow
 from redqueen.store.dataset.rows import TaskRecord, read_tasks
@@ -28,7 +28,7 @@ from redqueen.store.lineage import Life, lives
 from redqueen.store.metrics import StepMetrics
 from redqueen.store.numbers import numbers
 from redqueen.store.resuming import remaining
-from redqueen.store.tasks import Proposed, proposals
+from redqueen.store.tasks import TaskHistory, proposals
 
 Settings = Mapping[str, object]
 
@@ -107,9 +107,9 @@ class Run:
         """
         set_library_defaults()
         config = configured(recipe, settings or {})
-        from redqueen.run.session import Attached, start
+        from redqueen.run.session import Callbacks, start
 
-        start(config, RunDirectory(Path(path)), Attached(command=_caller(), recorders=recorders, verifier=verifier))
+        start(config, RunDirectory(Path(path)), Callbacks(command=_caller(), recorders=recorders, verifier=verifier))
         return cls(path)
 
     def resume(
@@ -132,9 +132,9 @@ class Run:
         config = remaining(self._directory, assignments)
         if config is not None:
             config = with_own_parts(config, self._directory.config_file, allowed=load_plugins)
-            from redqueen.run.session import Attached, resume
+            from redqueen.run.session import Callbacks, resume
 
-            attached = Attached(command=_caller(), recorders=recorders, verifier=verifier)
+            attached = Callbacks(command=_caller(), recorders=recorders, verifier=verifier)
             resume(config, self._directory, attached, {assignment.partition("=")[0] for assignment in assignments})
         return self
 
@@ -158,7 +158,7 @@ class Run:
         index = pandas.Index([line["step"] for line in lines], name="step")
         return pandas.DataFrame([numbers(line) for line in lines], index=index, dtype="float64")
 
-    def tasks(self, step: int | None = None) -> list[Proposed]:
+    def tasks(self, step: int | None = None) -> list[TaskHistory]:
         """Returns the valid tasks of `step`, or of all steps, newest step first, each with its attempts.
 
         `.task` has the program, its inputs and outputs and the solve rate, `.proposal` the teacher's text and its
@@ -220,7 +220,7 @@ class Run:
         from redqueen.members.question import checked_question
         from redqueen.run.session import Listener
 
-        allowed = Allowed(load_plugins)
+        allowed = Permissions(load_plugins)
         lines = checked_question(self.path, member, [question], step, allowed)
         answered = asked(self.path, member, lines, step, attempts, allowed, Listener())
         return [
@@ -265,7 +265,7 @@ class Run:
             max_tokens=max_tokens,
             out=None if out is None else Path(out),
             step=step,
-            allowed=Allowed(load_plugins),
+            allowed=Permissions(load_plugins),
         )
         evaluated = evaluate_targets(
             [str(self.path), *beside], members, None, wanted, Listener(), lambda what, done, total: None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from redqueen.base.request_stream import Follow, Further, sample_stream
+from redqueen.base.request_stream import Follow, FollowUp, sample_stream
 from redqueen.config import Config, EvolutionConfig, GameConfig, LearningConfig, ModelConfig, RunConfig, SamplingConfig
 from redqueen.engine.model.base import facts_of, load
 from redqueen.engine.policy import open_policy
@@ -60,7 +60,7 @@ class OneByte:
         return [replace(one, finish_reason="stop") for one in self.policy.sample(requests, on_whole)]
 
     def stream(self, requests: Sequence[Request], follow: Follow, max_further: int) -> list[Completion]:
-        def on_whole(index: int, completion: Completion) -> Further[Sequence[Request]] | None:
+        def on_whole(index: int, completion: Completion) -> FollowUp[Sequence[Request]] | None:
             return follow(index, replace(completion, finish_reason="stop"))
 
         completions = sample_stream(self.policy, requests, on_whole, max_further)

@@ -11,7 +11,7 @@ from redqueen.method.prompts import taken_apart
 from redqueen.method.questions import write_question
 from redqueen.method.reserved import is_reserved
 from redqueen.store.directory import RunDirectory
-from redqueen.store.tasks import Proposed, proposals
+from redqueen.store.tasks import TaskHistory, proposals
 from redqueen.tasks.kinds import find_or_plain
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "GALLERY.md"
@@ -48,7 +48,7 @@ def page(run: Path) -> str:
             for one in divided(part, kind):
                 lines += task_lines(one, config.model.prompts)
     lines += ["## What is refused", "", "The sandbox is the only judge of a proposal. The first of each reason:", ""]
-    reasons: dict[str, Proposed] = {}
+    reasons: dict[str, TaskHistory] = {}
     for one in every:
         if one.task is None and one.proposal.status != "valid":
             reasons.setdefault(one.proposal.status, one)
@@ -57,11 +57,11 @@ def page(run: Path) -> str:
     return "\n".join(lines)
 
 
-def divided(part: Sequence[Proposed], kind: str) -> list[Proposed]:
+def divided(part: Sequence[TaskHistory], kind: str) -> list[TaskHistory]:
     """Returns the tasks of a kind whose solve rates are nearest to one half, longer programs first among equals."""
     tasks = [one for one in part if one.task is not None and one.task.kind == kind and one.task.rho is not None]
 
-    def key(one: Proposed) -> tuple[float, int]:
+    def key(one: TaskHistory) -> tuple[float, int]:
         assert one.task is not None
         assert one.task.rho is not None
         return abs(one.task.rho - 0.5), -len(one.task.program)
@@ -69,7 +69,7 @@ def divided(part: Sequence[Proposed], kind: str) -> list[Proposed]:
     return sorted(tasks, key=key)[:EACH]
 
 
-def task_lines(one: Proposed, prompts: str) -> list[str]:
+def task_lines(one: TaskHistory, prompts: str) -> list[str]:
     """Returns one task with its answers, and the work of the first that was right."""
     assert one.task is not None
     task = one.task.task()

@@ -27,7 +27,7 @@ from redqueen.engine.model.logprobs import TokenLogprobs
 from redqueen.engine.sampling.decode_step import WrittenApart, reads_by_flash
 from redqueen.engine.sampling.kv_cache import KVCache
 from redqueen.engine.sampling.pages import PAGE, Pages, pages_suit
-from redqueen.engine.sampling.recorded import Repeated, recorder_of
+from redqueen.engine.sampling.recorded import Repeater, recorder_of
 from redqueen.engine.sampling.tokens import SamplingTensors, sample_tokens
 from redqueen.records import SamplingParams
 
@@ -276,7 +276,7 @@ def _graph(device: torch.device) -> float:
         state.copy_(state @ x + 1)
 
     recorder = recorder_of(device)
-    repeat = Repeated(recorder) if recorder else None
+    repeat = Repeater(recorder) if recorder else None
     for _ in range(4):
         if repeat:
             repeat("work", work)

@@ -18,14 +18,14 @@ from redqueen.store.lineage import Life, check_name, lives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class MemberAtStep:
     """A member as it was at a checkpoint."""
 
     member: Member
     saved: Checkpoint
 
 
-def find_member(directory: RunDirectory, config: Config, name: str, step: int | None) -> Found:
+def find_member(directory: RunDirectory, config: Config, name: str, step: int | None) -> MemberAtStep:
     """Returns the member called `name` after `step` steps, by default as late as it can be had.
 
     `name` is a member's name in any case, or "best-student" or "best-teacher".
@@ -38,11 +38,11 @@ def find_member(directory: RunDirectory, config: Config, name: str, step: int | 
             # The single agent plays both roles, so it is the best of either.
             candidates = [m for m in saved.population.members.values() if m.role in (role, "both")]
             fitness = fitness_at(directory, config, role, saved.step)
-            return Found(member=proven_first(candidates, role, config, saved.step, fitness)[0], saved=saved)
+            return MemberAtStep(member=proven_first(candidates, role, config, saved.step, fitness)[0], saved=saved)
     check_name(directory, name)
     life = next(life for life in lives(directory.path) if life.name.casefold() == wanted)
     saved = load_step(directory, _step_of(life, directory, step))
-    return Found(member=saved.population.members[life.name], saved=saved)
+    return MemberAtStep(member=saved.population.members[life.name], saved=saved)
 
 
 def fitness_at(directory: RunDirectory, config: Config, role: AnyRole, step: int) -> Fitness:

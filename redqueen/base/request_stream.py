@@ -11,7 +11,7 @@ one stream the second wave fills the places that the first leaves free:
       │ they join the batch, numbered on
     an attempt ends ── follow(number, text) ──▶ reads it, submits it; leads to nothing: None
 
-The sampler wraps each `Further` once more (`made_into`): its batch gets rows where self-play gives requests. A plain
+The sampler wraps each `FollowUp` once more (`made_into`): its batch gets rows where self-play gives requests. A plain
 callback of the future would pose the task in the verifier's thread, and the attempts' numbers would depend on timing.
 """
 
@@ -27,7 +27,7 @@ S = TypeVar("S")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Further(Generic[T_co]):
+class FollowUp(Generic[T_co]):
     """What something leads to once its verdict is there. It is made by whoever takes it, in that thread."""
 
     def __init__(self, verdict: Future[S], make: Callable[[S], T_co]) -> None:
@@ -42,13 +42,13 @@ class Further(Generic[T_co]):
         """Waits for the verdict, and returns what is made of it. It is taken once, as it is made every time."""
         return self._make(self._verdict.result())
 
-    def made_into(self, function: Callable[[T_co], S]) -> Further[S]:
+    def made_into(self, function: Callable[[T_co], S]) -> FollowUp[S]:
         """Returns the same, of whose result `function` makes another."""
         make = self._make
-        return Further(self._verdict, lambda verdict: function(make(verdict)))
+        return FollowUp(self._verdict, lambda verdict: function(make(verdict)))
 
 
-Follow = Callable[[int, Completion], Further[Sequence[Request]] | None]
+Follow = Callable[[int, Completion], FollowUp[Sequence[Request]] | None]
 """Is called with a request's number and its completion. Returns the further requests that it leads to, or None."""
 
 
@@ -85,7 +85,7 @@ def _round(
     sampler: Sampler, requests: Sequence[Request], follow: Follow, first: int
 ) -> tuple[list[Completion], list[Request]]:
     """Samples the requests, which are numbered from `first` on. Returns their completions and the further requests."""
-    further_of: dict[int, Further[Sequence[Request]]] = {}
+    further_of: dict[int, FollowUp[Sequence[Request]]] = {}
 
     def on_completion(index: int, completion: Completion) -> None:
         further = follow(first + index, completion)

@@ -330,9 +330,9 @@ def serve(
     are refused by name. docs/JAIL.md has the rest.
     """
     from redqueen.cli.jail_serve import run_jail_serve
-    from redqueen.jail.service.wire import Most
+    from redqueen.jail.service.wire import RequestLimits
 
-    most = Most(seconds=seconds, memory_mb=memory)
+    most = RequestLimits(seconds=seconds, memory_mb=memory)
     raise typer.Exit(run_jail_serve(host, port, workers, most, unsafe=unsafe_no_isolation))
 
 

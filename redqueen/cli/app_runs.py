@@ -12,7 +12,7 @@ import typer
 from redqueen.cli import examples
 from redqueen.cli.options import AsJson, AsOf, LoadPlugins, Member, OfKind, Plugins, Push, Run, Unsafe, say_loading
 from redqueen.errors import UserError
-from redqueen.store.allowed import Allowed
+from redqueen.store.allowed import Permissions
 
 runs = typer.Typer()
 
@@ -80,7 +80,7 @@ def ask(
     """
     from redqueen.members.question import checked_member, checked_question
 
-    allowed = Allowed(load_plugins, unsafe_no_isolation)
+    allowed = Permissions(load_plugins, unsafe_no_isolation)
     lines: list[str] = []
     if question:
         lines = checked_question(run, member, question, step, allowed)
@@ -120,7 +120,7 @@ def show(
     if best and worst:
         raise UserError("choose one of --best and --worst")
     order = "best" if best else "worst" if worst else "newest"
-    raise typer.Exit(run_show(run, step, member, kind, order, limit, Allowed(load_plugins)))
+    raise typer.Exit(run_show(run, step, member, kind, order, limit, Permissions(load_plugins)))
 
 
 @runs.command(name="eval", epilog=examples.EVAL)
@@ -187,7 +187,7 @@ def evaluate(
         max_tokens=max_tokens,
         out=out,
         step=as_step(step),
-        allowed=Allowed(load_plugins, unsafe_no_isolation),
+        allowed=Permissions(load_plugins, unsafe_no_isolation),
     )
     raise typer.Exit(run_eval(targets, members, model, wanted, as_json=as_json))
 
@@ -233,9 +233,9 @@ def tasks_export(
     measured on those.
     """
     from redqueen.cli.tasks_export import run_tasks_export
-    from redqueen.store.dataset.rows import Wanted
+    from redqueen.store.dataset.rows import TaskFilter
 
-    wanted = Wanted(kind=kind, solve_rate=solve_rate, distinct=distinct)
+    wanted = TaskFilter(kind=kind, solve_rate=solve_rate, distinct=distinct)
     raise typer.Exit(run_tasks_export(run, out, wanted, for_verifiers=form == "verifiers", repository=push))
 
 

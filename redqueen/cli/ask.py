@@ -13,22 +13,24 @@ from rich.text import Text
 from redqueen.cli.listening import Lines
 from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.show import answer_text, indented
-from redqueen.members.asking import Asked, asked
+from redqueen.members.asking import AnsweredTask, asked
 from redqueen.method.questions import write_question
 from redqueen.records import Completion, Task, Verdict
-from redqueen.store.allowed import Allowed
+from redqueen.store.allowed import Permissions
 from redqueen.store.files import printable
 from redqueen.tasks.kinds import find
 
 
-def run_ask(run: Path, name: str, question: Sequence[str], step: int | None, attempts: int, allowed: Allowed) -> int:
+def run_ask(
+    run: Path, name: str, question: Sequence[str], step: int | None, attempts: int, allowed: Permissions
+) -> int:
     """Asks the member `name` and prints its answers, as `asked` returns them; returns the exit code."""
     console = PlainConsole(soft_wrap=True)
     show_answers(console, asked(run, name, question, step, attempts, allowed, Lines(console)))
     return 0
 
 
-def show_answers(console: Console, asked: Asked) -> None:
+def show_answers(console: Console, asked: AnsweredTask) -> None:
     """Prints a task, what was answered, and the verdicts. Equal answers are printed once."""
     found = asked.found
     task = asked.task

@@ -18,11 +18,11 @@ from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.show import indented
 from redqueen.config import Config
 from redqueen.errors import UserError
-from redqueen.members.asking import Asked, Table, found_member, open_table, task_of
+from redqueen.members.asking import AnsweredTask, AskingTable, found_member, open_table, task_of
 from redqueen.members.question import asked_lines
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Task
-from redqueen.store.allowed import Allowed, playable
+from redqueen.store.allowed import Permissions, playable
 from redqueen.store.directory import RunDirectory
 
 try:
@@ -42,7 +42,7 @@ help, exit     or Ctrl-D; Ctrl-C drops what was begun"""
 _WORDS = ("propose", "again", "member", "attempts", "help", "exit", "quit")
 
 
-def run_conversation(run: Path, name: str, step: int | None, attempts: int, allowed: Allowed) -> int:
+def run_conversation(run: Path, name: str, step: int | None, attempts: int, allowed: Permissions) -> int:
     """Talks until the input ends; returns the exit code. Raises UserError if nobody can be asked."""
     directory = RunDirectory(run)
     config = playable(directory, allowed)
@@ -118,7 +118,7 @@ class Conversation:
 
     directory: RunDirectory
     config: Config
-    table: Table
+    table: AskingTable
     name: str
     step: int | None
     attempts: int
@@ -180,7 +180,7 @@ class Conversation:
         self.last = task
         with self.console.status(Text(f"{self.who} answers ...")):
             answers = self.table.answers(task, self.attempts)
-        show_answers(self.console, Asked(found=self.table.found, task=task, answers=answers))
+        show_answers(self.console, AnsweredTask(found=self.table.found, task=task, answers=answers))
 
     def _propose(self, kind: str) -> None:
         """Lets a teacher write a task, and whoever is asked answer it."""

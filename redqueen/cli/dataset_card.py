@@ -10,14 +10,14 @@ from redqueen.config import Config
 from redqueen.members.base_names import about_base
 from redqueen.store.dataset.columns import column_table
 from redqueen.store.dataset.files import FOLDER_FILE
-from redqueen.store.dataset.rows import Selected, TaskRecord, Wanted
+from redqueen.store.dataset.rows import TaskFilter, TaskRecord, TaskSelection
 from redqueen.tasks.kinds import find_or_plain, is_kind, names_of_languages
 
 # The classes that the hub knows, by the number of rows that each ends before.
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10**9, "n>1M"))
 
 
-def dataset_card(config: Config, selected: Selected, wanted: Wanted) -> str:
+def dataset_card(config: Config, selected: TaskSelection, wanted: TaskFilter) -> str:
     """Returns the card, with the metadata that the Hugging Face hub reads."""
     records = selected.records
     run = records[0].run
@@ -72,7 +72,7 @@ model's licence may say something about its outputs.
 """
 
 
-def asked(wanted: Wanted) -> str:
+def asked(wanted: TaskFilter) -> str:
     """Returns which tasks were asked for, in words."""
     conditions = [wanted.kind or "all kinds"]
     if wanted.solve_rate is not None:
@@ -82,7 +82,7 @@ def asked(wanted: Wanted) -> str:
     return "; ".join(conditions)
 
 
-def left_out(selected: Selected) -> str:
+def left_out(selected: TaskSelection) -> str:
     """Returns how many tasks were left out, and why."""
     reasons: list[str] = []
     if selected.filtered:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from redqueen.base.intervals import Interval
-from redqueen.evals.benchmarks.benchmark import Loaded
+from redqueen.evals.benchmarks.benchmark import ProblemSet
 from redqueen.evals.paper import cell, columns, cut_off, row_title, tokens
 from redqueen.evals.runner import Plan
 from redqueen.evals.scores import Results
@@ -98,7 +98,7 @@ def _points(value: float | None) -> str:
     return f"{100 * (value or 0):+.1f}"
 
 
-def notes(benchmarks: Sequence[Loaded], plan: Plan) -> list[str]:
+def notes(benchmarks: Sequence[ProblemSet], plan: Plan) -> list[str]:
     """Returns how it was measured, in lines: sampling, the form of prompts and the data of each benchmark."""
     how = "greedy" if plan.temperature == 0 else f"temperature {plan.temperature:g}"
     count = "1 answer" if plan.samples == 1 else f"{plan.samples} answers"

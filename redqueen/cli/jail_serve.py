@@ -11,10 +11,10 @@ from redqueen.jail import Sandbox
 from redqueen.jail.programs import PROGRAMS
 from redqueen.jail.service.app import make_app
 from redqueen.jail.service.hosts import is_loopback
-from redqueen.jail.service.wire import Most
+from redqueen.jail.service.wire import RequestLimits
 
 
-def run_jail_serve(host: str, port: int, workers: int | None, most: Most, *, unsafe: bool) -> int:
+def run_jail_serve(host: str, port: int, workers: int | None, most: RequestLimits, *, unsafe: bool) -> int:
     """Serves until Ctrl-C; returns the exit code.
 
     Raises UserError if the port is taken, or IsolationError if this machine cannot isolate a program.

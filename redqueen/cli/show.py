@@ -15,12 +15,12 @@ from redqueen.errors import UserError
 from redqueen.method.prompts import taken_apart
 from redqueen.method.questions import write_question
 from redqueen.records import Kind
-from redqueen.store.allowed import NOTHING, Allowed, check_kind, playable
+from redqueen.store.allowed import NOTHING, Permissions, check_kind, playable
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import AttemptRow
 from redqueen.store.directory import RunDirectory
 from redqueen.store.files import damage_of, printable
-from redqueen.store.tasks import Order, Proposed, given_program, proposals, select
+from redqueen.store.tasks import Order, TaskHistory, given_program, proposals, select
 from redqueen.tasks.kinds import TaskKind, find_or_plain
 
 _INDENT = "    "
@@ -34,7 +34,7 @@ def run_show(
     kind: Kind | None,
     order: Order,
     limit: int,
-    allowed: Allowed = NOTHING,
+    allowed: Permissions = NOTHING,
 ) -> int:
     """Prints at most `limit` tasks; returns the exit code. `step` counts from 1.
 
@@ -76,7 +76,7 @@ def _name(run: Path, member: str) -> str:
     raise UserError(f"no member '{member}' ever lived in {run}: choose one of {', '.join(names)}")
 
 
-def _print(console: Console, proposed: Proposed, prompts: str) -> None:
+def _print(console: Console, proposed: TaskHistory, prompts: str) -> None:
     row = proposed.proposal
     head = f"step {row.step}  {row.kind} by {row.teacher} for {proposed.student}  ({row.id})"
     console.print(Text(printable(head), style="bold"))
@@ -109,7 +109,7 @@ def _line(what: str, detail: str, reward: float | None, teacher: str) -> Text:
     return Text(printable(f"  {what}{f' ({detail})' if detail else ''}; {pay}"))
 
 
-def _print_attempts(console: Console, proposed: Proposed, prompts: str) -> None:
+def _print_attempts(console: Console, proposed: TaskHistory, prompts: str) -> None:
     """Prints equal answers once, with their number and the work of one of them, the most frequent first."""
     kind = proposed.proposal.kind
     counts: Counter[tuple[str, str, float | None]] = Counter()
@@ -151,7 +151,7 @@ def answer_text(text: str, kind: Kind) -> str:
     return find_or_plain(kind).written(lines)
 
 
-def _summary(every: list[Proposed], chosen: list[Proposed], limit: int, order: Order) -> str:
+def _summary(every: list[TaskHistory], chosen: list[TaskHistory], limit: int, order: Order) -> str:
     """Returns the last line: how much there is that was not printed."""
     refused = Counter(proposed.proposal.status for proposed in every if proposed.task is None)
     remarks = [f"{min(limit, len(chosen))} of {len(chosen)} shown"]

@@ -16,13 +16,13 @@ from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.store.allowed import check_kind
 from redqueen.store.dataset.files import FOLDER_FILE, FORMATS, require_arrow, write_tasks
-from redqueen.store.dataset.rows import Selected, Wanted, read_tasks, select
+from redqueen.store.dataset.rows import TaskFilter, TaskSelection, read_tasks, select
 from redqueen.store.directory import RunDirectory
 from redqueen.store.files import damage_of
 
 
 def run_tasks_export(
-    run: Path, out: str, wanted: Wanted, *, for_verifiers: bool = False, repository: str | None = None
+    run: Path, out: str, wanted: TaskFilter, *, for_verifiers: bool = False, repository: str | None = None
 ) -> int:
     """Writes the tasks that are wanted to `out`; returns the exit code.
 
@@ -80,7 +80,9 @@ def _is_folder(out: str) -> bool:
     return False
 
 
-def _write(target: Path, config: Config, selected: Selected, wanted: Wanted, *, folder: bool, package: str) -> None:
+def _write(
+    target: Path, config: Config, selected: TaskSelection, wanted: TaskFilter, *, folder: bool, package: str
+) -> None:
     """Writes under another name and renames at the end: an export that fails leaves no half of it."""
     scratch = target.with_name(f".{target.stem}.tmp{target.suffix}")
     try:

@@ -16,7 +16,7 @@ from redqueen.run import session
 from redqueen.run.recording.held_out import held_out_lines
 from redqueen.run.recording.terminal import LineReporter, LiveReporter, legend, members_table
 from redqueen.run.recording.warnings import summary
-from redqueen.run.session import Attached
+from redqueen.run.session import Callbacks
 from redqueen.store.directory import RunDirectory
 from redqueen.store.files import quoted
 from redqueen.store.resuming import how_to_resume
@@ -41,10 +41,10 @@ def resume_run(config: Config, directory: RunDirectory, given: Collection[str] =
     return _run(directory, lambda: session.resume(config, directory, _attached(config), given))
 
 
-def _attached(config: Config) -> Attached:
+def _attached(config: Config) -> Callbacks:
     """Returns what shows a run on the console."""
     reporter = LiveReporter if console.is_terminal else LineReporter
-    return Attached(
+    return Callbacks(
         command=shlex.join(["redqueen", *sys.argv[1:]]),
         listener=_Training(console),
         recorders=[reporter(console, config.run.steps)],

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from redqueen.config.section import Named, Section
+from redqueen.config.section import PartName, Section
 from redqueen.records import Kind
 from redqueen.tasks.kinds import BUILT_IN, InputCounts, is_made
 
@@ -16,7 +16,7 @@ ReferenceSource = Literal["all", "seeds", "newest"]
 class GameConfig(Section):
     """The tasks and their rewards (docs/ALGORITHM.md; student rewards as in AZR's code)."""
 
-    kinds: tuple[Annotated[Kind, Named("kind", BUILT_IN, is_made)], ...] = Field(
+    kinds: tuple[Annotated[Kind, PartName("kind", BUILT_IN, is_made)], ...] = Field(
         default=("code_o", "code_i", "code_f"), min_length=1
     )
     """The kinds of tasks that are played; for students alone also reasoning_gym:NAME, a generator of that library:
@@ -50,10 +50,10 @@ class GameConfig(Section):
     seeds."""
     bank_size: int = Field(default=4096, ge=16)
     """Tasks of each kind that the task bank holds. When it is full the oldest that is no seed is dropped."""
-    teacher_reward: Annotated[str, Named("teacher reward", ("populora", "novel", "learnability"))] = "populora"
+    teacher_reward: Annotated[str, PartName("teacher reward", ("populora", "novel", "learnability"))] = "populora"
     """What a valid task pays its teacher. populora: 1 - rho, or `teacher_unsolved`; novel: the same for a new idea
     alone; learnability: 4 rho (1 - rho)."""
-    student_reward: Annotated[str, Named("student reward", ("azr",))] = "azr"
+    student_reward: Annotated[str, PartName("student reward", ("azr",))] = "azr"
     """What an answer in the right form pays its student. azr: `student_correct` or `student_wrong`."""
     teacher_invalid: float = -1.0
     """Reward of a proposal that does not become a valid task."""

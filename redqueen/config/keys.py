@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, cast, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from redqueen.config.section import Named
+from redqueen.config.section import PartName
 
 _ALIKE = 0.6
 """The least likeness of two words, in [0, 1], at which one may be the other, mistyped."""
@@ -56,7 +56,7 @@ def describe(model: type[BaseModel]) -> list[Key]:
         text = " ".join((field.description or "").split())
         choices = _choices(field.annotation)
         for named in field.metadata:
-            choices += named.choices() if isinstance(named, Named) else ()
+            choices += named.choices() if isinstance(named, PartName) else ()
         described.append(Key(name=name, default=as_text(field.default), choices=choices, text=text))
     return described
 
@@ -91,10 +91,10 @@ def as_text(value: object) -> str:
 
 
 def _choices(annotation: Any) -> tuple[str, ...]:
-    """Returns the words that a type admits: those of a Literal or of `Named`, also inside a tuple."""
+    """Returns the words that a type admits: those of a Literal or of `PartName`, also inside a tuple."""
     if get_origin(annotation) is Literal:
         return get_args(annotation)
-    if isinstance(annotation, Named):
+    if isinstance(annotation, PartName):
         return annotation.choices()
     # The annotations of `Annotated` are looked at like the parts of any other type.
     if get_origin(annotation) is Annotated:

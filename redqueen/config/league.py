@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from redqueen.config.section import Named, Section
+from redqueen.config.section import PartName, Section
 
 # copy_parent, fresh and linear_mean are controls, which the others must beat. The operators' names are repeated here,
 # because the operators import torch and the configuration does not. A test compares the two.
@@ -18,9 +18,9 @@ GameRule = Literal["par", "half"]
 Matchmaking = Literal["balanced", "hard", "uniform", "round_robin"]
 TeacherFitness = Literal["lcb", "mean_reward", "learnability"]
 FitnessName = Literal[TeacherFitness, "held_out"]
-# These are the parts that ship. A field that is `Named` also takes what a plugin has registered.
-_Mutation = Annotated[str, Named("mutation", get_args(Mutation))]
-_Crossover = Annotated[str, Named("crossover", get_args(Crossover))]
+# These are the parts that ship. A field that is `PartName` also takes what a plugin has registered.
+_Mutation = Annotated[str, PartName("mutation", get_args(Mutation))]
+_Crossover = Annotated[str, PartName("crossover", get_args(Crossover))]
 SurvivorSelection = Literal["truncation", "tournament"]
 ParentSelection = Literal["rank", "tournament", "uniform"]
 
@@ -28,15 +28,15 @@ ParentSelection = Literal["rank", "tournament", "uniform"]
 class LeagueConfig(Section):
     """Who plays whom (docs/ALGORITHM.md), and how members are ranked (docs/EVOLUTION.md)."""
 
-    matchmaking: Annotated[str, Named("matchmaking", get_args(Matchmaking))] = "balanced"
+    matchmaking: Annotated[str, PartName("matchmaking", get_args(Matchmaking))] = "balanced"
     """How opponents are drawn: balanced (near-even games), hard (teachers likely to win), uniform, or in turn."""
-    teacher_fitness: Annotated[str, Named("fitness", get_args(TeacherFitness))] = "lcb"
+    teacher_fitness: Annotated[str, PartName("fitness", get_args(TeacherFitness))] = "lcb"
     """The fitness that teachers are ranked by."""
-    student_fitness: Annotated[str, Named("fitness", get_args(FitnessName))] = "lcb"
+    student_fitness: Annotated[str, PartName("fitness", get_args(FitnessName))] = "lcb"
     """The fitness that students are ranked by."""
     lcb: float = Field(default=0.0, ge=0)
     """Fitness lcb = mu - lcb * sigma. The more sigma costs, the more newborns are replaced for being new."""
-    game: Annotated[str, Named("game rule", get_args(GameRule))] = "par"
+    game: Annotated[str, PartName("game rule", get_args(GameRule))] = "par"
     """What a match is won against. par: the mean of the run's recent matches; half: a solve rate of one half."""
     par_matches: int = Field(default=20, ge=1)
     """Game par: how many recent matches it is the mean of, at least all of the present step."""
@@ -87,9 +87,9 @@ class EvolutionConfig(Section):
         default=("dare", "slot_swap", "svd_subspace", "extrapolate"), min_length=1
     )
     """Two-parent operators, drawn uniformly."""
-    survivors: Annotated[str, Named("survivor rule", get_args(SurvivorSelection))] = "truncation"
+    survivors: Annotated[str, PartName("survivor rule", get_args(SurvivorSelection))] = "truncation"
     """How the members at risk are chosen."""
-    parents: Annotated[str, Named("parent rule", get_args(ParentSelection))] = "rank"
+    parents: Annotated[str, PartName("parent rule", get_args(ParentSelection))] = "rank"
     """How parents are drawn among those that stay."""
     contestants: int = Field(default=2, ge=1)
     """Members in a tournament, of survivors or of parents."""

@@ -30,7 +30,7 @@ class Section(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class PartName:
     """The annotation of a field that holds a part's name: one of ours, or one that a plugin has registered."""
 
     part: plugins.Part

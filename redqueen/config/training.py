@@ -6,14 +6,14 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from redqueen.config.section import Named, Section
+from redqueen.config.section import PartName, Section
 from redqueen.records import SamplingParams
 
 BUNDLED = "smollm2-135m-instruct"
 AUTO_TARGETS = ("auto",)
 """Stands for all linear layers of the base's blocks."""
 TrackerName = Literal["tensorboard", "wandb", "trackio", "mlflow"]
-_Tracker = Annotated[str, Named("tracker", get_args(TrackerName))]
+_Tracker = Annotated[str, PartName("tracker", get_args(TrackerName))]
 
 
 class ModelConfig(Section):
@@ -29,7 +29,7 @@ class ModelConfig(Section):
     quantize: Literal["off", "nf4", "int8", "torchao_int8", "torchao_fp8"] = "off"
     """The frozen base's layers in fewer bits: nf4 (4) or int8 by bitsandbytes, torchao_int8 or torchao_fp8 by torchao,
     extras of the package (docs/MODELS.md)."""
-    prompts: Annotated[str, Named("prompt format", ("completion", "work", "chat"))] = "completion"
+    prompts: Annotated[str, PartName("prompt format", ("completion", "work", "chat"))] = "completion"
     """The format of prompts: completion for base and small models, work for the same with work before the answer, chat
     for instruct models."""
     rank: int = Field(default=8, ge=1, le=1024)
@@ -114,7 +114,7 @@ class SamplingConfig(Section):
 class LearningConfig(Section):
     """Policy gradient on group advantages; one step on fresh samples, so no clip and no KL."""
 
-    advantage: Annotated[str, Named("advantage", ("reinforce_plus_plus_baseline", "grpo", "rloo", "passk"))] = (
+    advantage: Annotated[str, PartName("advantage", ("reinforce_plus_plus_baseline", "grpo", "rloo", "passk"))] = (
         "reinforce_plus_plus_baseline"
     )
     """How rewards become advantages (docs/ALGORITHM.md): REINFORCE++ with a baseline, GRPO, RLOO, or pass@k, which is
@@ -213,10 +213,10 @@ class RunConfig(Section):
     """Libraries that get each step's numbers as well (docs/TRACKERS.md); each is an extra of the package."""
     samples_every: int = Field(default=10, ge=0)
     """Steps between two tables of tasks and attempts that trackers get; 0: none, so that they get no text."""
-    recorders: tuple[Annotated[str, Named("recorder", ())], ...] = ()
+    recorders: tuple[Annotated[str, PartName("recorder", ())], ...] = ()
     """Recorders of your own modules that get each step as well (docs/EXTENDING.md)."""
 
-    metrics: tuple[Annotated[str, Named("metric", ())], ...] = ()
+    metrics: tuple[Annotated[str, PartName("metric", ())], ...] = ()
     """Metrics of your own modules, beside those of docs/METRICS.md (docs/EXTENDING.md)."""
 
     @field_validator("trackers", "recorders", "metrics")

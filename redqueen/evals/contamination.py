@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redqueen.errors import UserError
-from redqueen.evals.benchmarks.benchmark import Loaded
+from redqueen.evals.benchmarks.benchmark import ProblemSet
 from redqueen.method.seeds import seeds_of
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.directory import RunDirectory
@@ -29,7 +29,7 @@ class Overlap:
     """Different programs of the run and its seeds."""
 
 
-def overlaps(run: str, benchmarks: Sequence[Loaded]) -> list[Overlap]:
+def overlaps(run: str, benchmarks: Sequence[ProblemSet]) -> list[Overlap]:
     """Returns an overlap for each benchmark that has programs.
 
     Raises RunError if the run has no archive that can be read, SeedError if its own seeds cannot be.
@@ -50,7 +50,7 @@ def overlaps(run: str, benchmarks: Sequence[Loaded]) -> list[Overlap]:
     return results
 
 
-def notes(runs: Sequence[str], benchmarks: Sequence[Loaded]) -> tuple[list[Overlap], list[str]]:
+def notes(runs: Sequence[str], benchmarks: Sequence[ProblemSet]) -> tuple[list[Overlap], list[str]]:
     """Returns the overlaps of all runs, and what to say about them in plain sentences."""
     every: list[Overlap] = []
     sentences: list[str] = []

@@ -11,7 +11,7 @@ from redqueen.engine.adapters.peft_files import refit
 from redqueen.engine.model.base import Base
 from redqueen.engine.policy import Policy, open_policy
 from redqueen.errors import AdapterError, UserError
-from redqueen.evals.benchmarks.benchmark import Loaded
+from redqueen.evals.benchmarks.benchmark import ProblemSet
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan, Player, Runner, digest
 from redqueen.evals.samples import SampleStore
@@ -27,7 +27,7 @@ def evaluate(
     base: Base,
     config: Config,
     entrants: Sequence[Entrant],
-    benchmarks: Sequence[Loaded],
+    benchmarks: Sequence[ProblemSet],
     plan: Plan,
     graders: OpenGraders,
     store: SampleStore,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from redqueen.config import Config
 from redqueen.evals.answers import HeldOutAnswer
-from redqueen.evals.benchmarks.benchmark import Loaded, form_of
+from redqueen.evals.benchmarks.benchmark import ProblemSet, form_of
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
 from redqueen.evals.benchmarks.reserved import HALF
 from redqueen.evals.graders.opened import OpenGraders
@@ -24,7 +24,7 @@ from redqueen.records import Progress, Sampler, Verifier
 from redqueen.tasks.kinds import held_out_kinds
 
 
-def load_held_out(config: Config, verifier: Verifier) -> list[Loaded]:
+def load_held_out(config: Config, verifier: Verifier) -> list[ProblemSet]:
     """Returns the problems of `evals.benchmarks`. Raises UserError if one is not known or its data cannot be had."""
     evals = config.evals
     folder = Path(evals.data) if evals.data else None
@@ -35,7 +35,7 @@ def load_held_out(config: Config, verifier: Verifier) -> list[Loaded]:
     return load_benchmarks(chosen(evals.benchmarks), config, verifier, folder, evals.limit, kinds, half)
 
 
-def checksum(benchmarks: Sequence[Loaded]) -> str:
+def checksum(benchmarks: Sequence[ProblemSet]) -> str:
     """Returns what tells these problems from others, in few characters."""
     # A file has the same checksum whatever the limit is, so the problems are named too.
     content = [[one.benchmark.name, one.sha256, [problem.id for problem in one.problems]] for one in benchmarks]

@@ -11,7 +11,7 @@ from itertools import product
 
 from redqueen.base.futures import finished
 from redqueen.engine.adapters.factors import Adapter
-from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Loaded, Template, own_code
+from redqueen.evals.benchmarks.benchmark import Benchmark, Form, ProblemSet, Template, own_code
 from redqueen.evals.graders.grader import Grader, Problem
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.samples import SampleRow, SampleStore
@@ -86,7 +86,9 @@ class Runner:
         self.graders = graders
         self.store = store
 
-    def run(self, loaded: Loaded, players: Sequence[Player], progress: Progress | None = None) -> list[list[SampleRow]]:
+    def run(
+        self, loaded: ProblemSet, players: Sequence[Player], progress: Progress | None = None
+    ) -> list[list[SampleRow]]:
         """Returns the samples of each player, by problem and number; those that were there are among them."""
         settings = self.settings(loaded)
         done = self.store.finished(settings, loaded.benchmark.name)
@@ -113,7 +115,7 @@ class Runner:
             samples.append([done[key] for key in keys])
         return samples
 
-    def settings(self, loaded: Loaded) -> dict[str, str]:
+    def settings(self, loaded: ProblemSet) -> dict[str, str]:
         """Returns by problem the checksum of what its samples and their verdicts depend on, but for the adapter."""
         benchmark = loaded.benchmark
         form = benchmark.form(self.plan.template)
@@ -129,7 +131,7 @@ class Runner:
         return settings
 
     def _sample(
-        self, settings: Mapping[str, str], loaded: Loaded, places: Sequence[Place], progress: Progress | None
+        self, settings: Mapping[str, str], loaded: ProblemSet, places: Sequence[Place], progress: Progress | None
     ) -> list[SampleRow]:
         benchmark = loaded.benchmark
         if not places:

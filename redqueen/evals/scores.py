@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from redqueen.base import streams
 from redqueen.base.intervals import LEVEL, Interval, share
-from redqueen.evals.benchmarks.benchmark import Loaded
+from redqueen.evals.benchmarks.benchmark import ProblemSet
 from redqueen.evals.samples import SampleRow
 
 # Bootstrap intervals of scores (Efron 1979), and pass@k without bias (Chen et al. 2021, equation 1).
@@ -109,7 +109,7 @@ class ScoreCell:
 class Results:
     """The scores of all entrants on all benchmarks."""
 
-    def __init__(self, entries: Sequence[ScoreEntry], benchmarks: Sequence[Loaded]) -> None:
+    def __init__(self, entries: Sequence[ScoreEntry], benchmarks: Sequence[ProblemSet]) -> None:
         self.entries = list(entries)
         self.benchmarks = list(benchmarks)
         self.cells: dict[str, list[ScoreCell]] = {}
@@ -118,7 +118,7 @@ class Results:
         self._draws: dict[str, Array] = {}
         self._means: dict[str, Array] = {}
 
-    def add(self, loaded: Loaded, rows: Sequence[Sequence[SampleRow]]) -> None:
+    def add(self, loaded: ProblemSet, rows: Sequence[Sequence[SampleRow]]) -> None:
         """Adds a benchmark; `rows` are each entry's samples, in the order of the entries."""
         name = loaded.benchmark.name
         part_of = {problem.id: str(problem.data.get("part", "")) for problem in loaded.problems}
@@ -239,7 +239,7 @@ class Results:
         return percentiles(difference, drawn[:, :-1].min(axis=1) - drawn[:, -1], problems)
 
 
-def _rates(loaded: Loaded, samples: Sequence[SampleRow]) -> list[float]:
+def _rates(loaded: ProblemSet, samples: Sequence[SampleRow]) -> list[float]:
     """Returns the share of right samples of each problem; NaN where the machine lost them all."""
     by_problem: dict[str, list[bool]] = {problem.id: [] for problem in loaded.problems}
     for row in samples:

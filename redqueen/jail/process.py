@@ -18,7 +18,7 @@ from redqueen.jail import child
 from redqueen.jail.child.protocol import MOST_START_BYTES, START, UNRANDOMISED
 from redqueen.jail.child.values import decode
 from redqueen.jail.profile import Profile
-from redqueen.jail.running import GRACE_S, TIME, Asked, Child, NoChildError, ZygoteError
+from redqueen.jail.running import GRACE_S, TIME, Child, ChildRequest, NoChildError, ZygoteError
 
 _SCRIPT = Path(child.__file__).with_name("zygote.py")
 
@@ -85,7 +85,7 @@ class Zygote:
             self.close()
             raise
 
-    def order(self, asked: Asked) -> Child:
+    def order(self, asked: ChildRequest) -> Child:
         """Has a child forked. Raises NoChildError."""
         try:
             return Child(self.socket, asked, told=bool(self.isolation["traces"]))

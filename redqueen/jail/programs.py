@@ -36,7 +36,7 @@ PROGRAMS: Profile = replace(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Printed:
+class ProgramResult:
     """What a program wrote, and how it left."""
 
     stdout: str
@@ -72,13 +72,13 @@ def values_job(source: str, asked: Sequence[tuple[str, bytes | None]], limits: L
     return Job(_CALLED.format("run_value"), inputs, limits=limits)
 
 
-def printed(outcome: Outcome) -> Printed | None:
+def printed(outcome: Outcome) -> ProgramResult | None:
     """Returns what a script wrote, or None if the outcome holds no such thing: it failed, or forged its output."""
     if outcome.status != "ok" or len(outcome.outputs) != 1:
         return None
     match parse_literal(outcome.outputs[0], 4 * len(outcome.outputs[0])):
         case (str(out), str(errors), int(code)):
             # It may be anything: the program shares a process with what says it.
-            return Printed(stdout=out, stderr=errors, code=code & 255)
+            return ProgramResult(stdout=out, stderr=errors, code=code & 255)
         case _:
             return None

@@ -51,7 +51,7 @@ class Stop(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ChildRequest:
     """What a child is asked to do."""
 
     limits: tuple[int, int, int, int, int]
@@ -85,7 +85,7 @@ class Reply:
 class Child:
     """One child, from the order to its end. `wait` or `abandon` must follow. Raises NoChildError."""
 
-    def __init__(self, orders: socket.socket, asked: Asked, *, told: bool) -> None:
+    def __init__(self, orders: socket.socket, asked: ChildRequest, *, told: bool) -> None:
         """`told`: the mother says how the child ended, since it is not a child of this process."""
         self._asked = asked
         self._told = told

@@ -30,7 +30,7 @@ from redqueen.jail.running import Reply, Stop, ZygoteError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ChildRun:
     """What one child did."""
 
     status: Status
@@ -169,7 +169,7 @@ def _read_end(data: bytes) -> tuple[Status, str]:
     return status, "".join(letter if letter.isprintable() else "?" for letter in detail[:200])
 
 
-def judge_reply(reply: Reply, said: Transcript, cpu_s: float, walled: bool) -> Run:
+def judge_reply(reply: Reply, said: Transcript, cpu_s: float, walled: bool) -> ChildRun:
     """What a child's end means: one whole transcript, end of file and exit code 0, or nothing of it counts.
 
     Behind the seccomp filter (`walled`) a program can neither wait nor send a signal. So if it meets the wall clock
@@ -177,8 +177,8 @@ def judge_reply(reply: Reply, said: Transcript, cpu_s: float, walled: bool) -> R
     ZygoteError.
     """
 
-    def failed(status: Status, detail: str) -> Run:
-        return Run(status=status, detail=detail, values=[], cpu_ms=reply.cpu_ms)
+    def failed(status: Status, detail: str) -> ChildRun:
+        return ChildRun(status=status, detail=detail, values=[], cpu_ms=reply.cpu_ms)
 
     if said.decided:
         return _as_said(reply, said)
@@ -205,13 +205,13 @@ def judge_reply(reply: Reply, said: Transcript, cpu_s: float, walled: bool) -> R
     return _as_said(reply, said)
 
 
-def _as_said(reply: Reply, said: Transcript) -> Run:
+def _as_said(reply: Reply, said: Transcript) -> ChildRun:
     try:
         status, detail = said.result()
     except CodecError as error:
         detail = f"not one well-formed result: {error}"
-        return Run(status="error", detail=detail, values=[], cpu_ms=reply.cpu_ms)
-    return Run(
+        return ChildRun(status="error", detail=detail, values=[], cpu_ms=reply.cpu_ms)
+    return ChildRun(
         status=status,
         detail=detail,
         values=said.values,

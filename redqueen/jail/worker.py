@@ -12,8 +12,8 @@ from redqueen.jail.interpreters import VARIANTS, Interpreters
 from redqueen.jail.job import MAX_EVENTS, MAX_PROGRAM_BYTES, Job, Limits, Outcome, Status
 from redqueen.jail.literals import parse_arguments, to_literal
 from redqueen.jail.process import Zygote
-from redqueen.jail.running import Asked, Child, NoChildError, ZygoteError
-from redqueen.jail.transcript import Run, Transcript, judge_reply
+from redqueen.jail.running import Child, ChildRequest, NoChildError, ZygoteError
+from redqueen.jail.transcript import ChildRun, Transcript, judge_reply
 
 _PASSES = 3
 _CALLS = 9
@@ -79,7 +79,7 @@ class _Request:
     """One child to come."""
 
     which: str
-    asked: Asked
+    asked: ChildRequest
     transcript: Transcript
     """Reads what the child will write."""
     allowed_s: float
@@ -109,7 +109,7 @@ class Worker:
             with contextlib.suppress(NoChildError):
                 self._begun = zygote, zygote.order(self._reference(job, work).asked)
 
-    def runs(self, job: Job, work: bytes) -> list[Run]:
+    def runs(self, job: Job, work: bytes) -> list[ChildRun]:
         """What interpreter A made of a job and then, if it is to be validated, the others, up to the first objection.
 
         If a child dies or gets no CPU time the job is tried once more, and also if a zygote gives no child. Raises
@@ -136,7 +136,7 @@ class Worker:
         if begun is not None:
             begun[1].abandon()
 
-    def _runs(self, job: Job, work: bytes) -> list[Run]:
+    def _runs(self, job: Job, work: bytes) -> list[ChildRun]:
         cpu_s = self._limits(job).cpu_s
         run = self._child(job, self._reference(job, work))
         if not job.validate or run.status != "ok":
@@ -178,7 +178,7 @@ class Worker:
         value_limit = 2 * limits.output_bytes + 64
         memory_mb = limits.memory_mb + _MORE_MEMORY_MB * VARIANTS[which]
         transcript = Transcript(passes * len(job.inputs), value_limit, most_events)
-        asked = Asked(
+        asked = ChildRequest(
             limits=(int(cpu_s * 1e6), memory_mb << 20, passes, value_limit, most_events),
             processors=self.interpreters.processors(job.program if job.one_processor else None),
             work=work,
@@ -188,7 +188,7 @@ class Worker:
         )
         return _Request(which, asked, transcript, allowed_s)
 
-    def _child(self, job: Job, request: _Request) -> Run:
+    def _child(self, job: Job, request: _Request) -> ChildRun:
         """Runs one child. At the first miss it is ended, and only what it wrote before that counts."""
         transcript = request.transcript
         reading = None if job.expected is None else Reading(job.expected, self._limits(job).output_bytes)
@@ -206,7 +206,7 @@ class Worker:
             raise
         # A verdict that stands outweighs how the child ended: a miss cannot be undone by a crash or a loop after it.
         if reading is not None and not (reply.code == 0 and transcript.whole) and reading.see(transcript.values):
-            return Run(status="ok", detail="", values=transcript.values, cpu_ms=reply.cpu_ms)
+            return ChildRun(status="ok", detail="", values=transcript.values, cpu_ms=reply.cpu_ms)
         return judge_reply(reply, transcript, request.allowed_s, bool(zygote.isolation["seccomp"]))
 
     def _order(self, request: _Request) -> tuple[Zygote, Child]:
@@ -275,7 +275,7 @@ def encode_arguments(arguments: Sequence[object]) -> bytes:
     return encode(tuple(arguments), _MOST_REQUEST_BYTES)
 
 
-def _judge(reading: Reading, run: Run, check: Run | None) -> Outcome:
+def _judge(reading: Reading, run: ChildRun, check: ChildRun | None) -> Outcome:
     reading.see(run.values)
     status, detail = reading.verdict or (run.status, run.detail)
     if check is not None and status == "ok":
@@ -283,7 +283,7 @@ def _judge(reading: Reading, run: Run, check: Run | None) -> Outcome:
     return Outcome(status=status, outputs=tuple(reading.texts), detail=detail, cpu_ms=run.cpu_ms)
 
 
-def _compare(values: list[bytes], run: Run) -> tuple[Status, str]:
+def _compare(values: list[bytes], run: ChildRun) -> tuple[Status, str]:
     """Compares with a check, which may have gone over the inputs several times. It cannot change a value."""
     if run.status == "timeout":
         return "timeout", f"{run.detail} in the determinism check"

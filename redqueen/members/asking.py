@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redqueen.analysis.find_member import Found, find_member
+from redqueen.analysis.find_member import MemberAtStep, find_member
 from redqueen.analysis.replay import Replay, load_step, open_replay
 from redqueen.base import streams
 from redqueen.base.futures import finished
@@ -23,7 +23,7 @@ from redqueen.method.self_play import planted_by, verified_seeds
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Draft, Kind, Pair, Proposal, Request, Task, Verdict
 from redqueen.run.session import Listener, fit
-from redqueen.store.allowed import Allowed, playable
+from redqueen.store.allowed import Permissions, playable
 from redqueen.store.directory import RunDirectory
 from redqueen.tasks.kinds import find, names, names_of_languages
 
@@ -34,10 +34,10 @@ _SEATED = "asked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AnsweredTask:
     """A task, who was asked, and what it answered."""
 
-    found: Found | None
+    found: MemberAtStep | None
     """None if it is the base without an adapter."""
     task: Task
     answers: Sequence[tuple[Completion, Verdict]]
@@ -49,9 +49,9 @@ def asked(
     question: Sequence[str],
     step: int | None,
     attempts: int,
-    allowed: Allowed,
+    allowed: Permissions,
     listener: Listener,
-) -> Asked:
+) -> AnsweredTask:
     """Asks the member `name`, as it was after `step` steps. One attempt is greedy; several are sampled as in the run.
 
     Raises UserError if the question cannot be asked, RunError if there is no such run or member.
@@ -63,15 +63,15 @@ def asked(
         # The question is checked before the model is loaded, which takes longer.
         task = task_of(question, directory, config, verifier)
         with open_table(directory, config, found, step, verifier, listener) as table:
-            return Asked(found=found, task=task, answers=table.answers(task, attempts))
+            return AnsweredTask(found=found, task=task, answers=table.answers(task, attempts))
 
 
-def found_member(directory: RunDirectory, config: Config, name: str, step: int | None) -> Found | None:
+def found_member(directory: RunDirectory, config: Config, name: str, step: int | None) -> MemberAtStep | None:
     """Returns the member that is asked, None for the base. Raises RunError if there is none of this name."""
     return None if name == BASE else find_member(directory, config, name, step)
 
 
-class Table:
+class AskingTable:
     """A loaded base with one member of the run on it, which is posed tasks."""
 
     def __init__(self, replay: Replay, config: Config, verifier: LocalVerifier) -> None:
@@ -79,9 +79,9 @@ class Table:
         self.replay = replay
         self.config = config
         self.verifier = verifier
-        self.found: Found | None = None
+        self.found: MemberAtStep | None = None
 
-    def seat(self, found: Found | None) -> None:
+    def seat(self, found: MemberAtStep | None) -> None:
         """Lets `found` answer from now on; None is the base."""
         if found is None:
             # The matrix b of a fresh adapter is zero: it leaves the base as it is.
@@ -144,17 +144,17 @@ class Table:
 def open_table(
     directory: RunDirectory,
     config: Config,
-    found: Found | None,
+    found: MemberAtStep | None,
     step: int | None,
     verifier: LocalVerifier,
     listener: Listener,
-) -> Generator[Table]:
+) -> Generator[AskingTable]:
     """Loads the base of a run and seats a member. Raises ModelError or CheckpointError if it cannot be loaded."""
     # One answer needs no worker processes.
     config = fit(config.with_values("model", workers=1), 1, listener)
     saved = found.saved if found else load_step(directory, step)
     with open_replay(config, saved, 1) as replay:
-        table = Table(replay, config, verifier)
+        table = AskingTable(replay, config, verifier)
         table.seat(found)
         yield table
 

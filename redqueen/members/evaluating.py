@@ -12,7 +12,7 @@ from redqueen.engine.model.source import read_tokenizer
 from redqueen.engine.model.tokens import chat_fault
 from redqueen.errors import ModelError, UserError
 from redqueen.evals.benchmarks import reserved
-from redqueen.evals.benchmarks.benchmark import Loaded, Template, form_of
+from redqueen.evals.benchmarks.benchmark import ProblemSet, Template, form_of
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
 from redqueen.evals.evaluation import Report, evaluate
 from redqueen.evals.graders.opened import OpenGraders
@@ -23,7 +23,7 @@ from redqueen.evals.targets import Step, check_reserved, read_targets, warnings_
 from redqueen.method.verifier import LocalVerifier
 from redqueen.plugins import load as load_plugins
 from redqueen.run.session import Listener, fit
-from redqueen.store.allowed import Allowed, with_allowed
+from redqueen.store.allowed import Permissions, with_allowed
 
 EXPECTED = "expected.sqlite"
 
@@ -42,13 +42,13 @@ class EvalOptions:
     template: Template | None
     max_tokens: int | None
     out: Path | None
-    allowed: Allowed
+    allowed: Permissions
     step: Step = None
     """The step of runs' checkpoints, or "all" for the curves of runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluated:
+class EvaluationResult:
     """What an evaluation came to."""
 
     results: Results
@@ -59,7 +59,7 @@ class Evaluated:
 
 def evaluate_targets(
     targets: Sequence[str], members: str, model: str | None, wanted: EvalOptions, listener: Listener, report: Report
-) -> Evaluated:
+) -> EvaluationResult:
     """Evaluates the targets side by side. Raises UserError if a target, a benchmark or an option cannot be used."""
     if wanted.samples > 1 and wanted.temperature == 0:
         raise UserError(f"--samples {wanted.samples}: greedy answers are all the same, so add e.g. --temperature 0.6")
@@ -91,10 +91,12 @@ def evaluate_targets(
             OpenGraders(verifier, cache) as graders,
         ):
             results = evaluate(base, config, entrants, loaded, plan, graders, store, report)
-    return Evaluated(results=results, plan=plan, base=config.model.name)
+    return EvaluationResult(results=results, plan=plan, base=config.model.name)
 
 
-def _fitted(config: Config, loaded: Sequence[Loaded], wanted: EvalOptions, members: int, listener: Listener) -> Config:
+def _fitted(
+    config: Config, loaded: Sequence[ProblemSet], wanted: EvalOptions, members: int, listener: Listener
+) -> Config:
     """Returns the configuration with as many workers and rows as fit into memory with the longest answers."""
     longest = max(wanted.max_tokens or one.benchmark.max_tokens for one in loaded)
     fitted = fit(config.with_values("sampling", attempt_tokens=longest), members, listener)
@@ -103,7 +105,7 @@ def _fitted(config: Config, loaded: Sequence[Loaded], wanted: EvalOptions, membe
     return config.model_copy(update={"model": fitted.model})
 
 
-def _check_chat(config: Config, loaded: Sequence[Loaded], template: Template) -> None:
+def _check_chat(config: Config, loaded: Sequence[ProblemSet], template: Template) -> None:
     """Raises ModelError, before the base is loaded, if a benchmark is posed as a chat that the base cannot have."""
     if all(one.benchmark.form(template) != "chat" for one in loaded):
         return

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redqueen import __version__
-from redqueen.analysis.find_member import Found, find_member, fitness_at
+from redqueen.analysis.find_member import MemberAtStep, find_member, fitness_at
 from redqueen.base.markup import code, plain, yaml_text
 from redqueen.config import BUNDLED, Config
 from redqueen.engine.adapters.peft_files import save_adapter
@@ -173,7 +173,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
+class CardFacts:
     """What a card tells of."""
 
     member: Member
@@ -191,7 +191,7 @@ class Exported:
     """Whether the folder is a whole model, and not an adapter."""
 
 
-def card(exported: Exported) -> str:
+def card(exported: CardFacts) -> str:
     """Returns the model card, with the metadata that the Hugging Face hub reads."""
     member = exported.member
     config = exported.config
@@ -227,7 +227,7 @@ from 1; births and replacements are at a step's end.
 """
 
 
-def _metadata(exported: Exported) -> str:
+def _metadata(exported: CardFacts) -> str:
     """Returns the header that the hub reads. What is not known is left out: a wrong licence is worse than none."""
     name = exported.config.model.name
     lines = ["---", f"library_name: {'transformers' if exported.merged else 'peft'}"]
@@ -241,7 +241,7 @@ def _metadata(exported: Exported) -> str:
     return "\n".join(lines)
 
 
-def _results(exported: Exported) -> list[str]:
+def _results(exported: CardFacts) -> list[str]:
     """Returns the scores as the hub shows them beside a model."""
     if not exported.scores:
         return []
@@ -269,7 +269,7 @@ def _row(life: Life) -> str:
     )
 
 
-def export(run: Path, name: str, out: Path, step: int | None, listener: Listener, *, merge: bool) -> Found:
+def export(run: Path, name: str, out: Path, step: int | None, listener: Listener, *, merge: bool) -> MemberAtStep:
     """Writes the member `name`, as it was after `step` steps or as late as it can be had, and returns it.
 
     Raises UserError if `out` is not empty or cannot be written, RunError if there is no such run, checkpoint or member.
@@ -295,7 +295,7 @@ def export(run: Path, name: str, out: Path, step: int | None, listener: Listener
             # A folder of this machine's cache would tell nobody else where the base is.
             base = ORIGINAL if config.model.name == BUNDLED else location(config.model.name)
             save_adapter(scratch, adapter, alpha=found.saved.alpha, base=base)
-        exported = Exported(
+        exported = CardFacts(
             member=member,
             config=config,
             saved=found.saved,

@@ -12,7 +12,7 @@ from pathlib import Path
 from redqueen.errors import UserError
 from redqueen.method.questions import read_question
 from redqueen.records import ROLES, Task
-from redqueen.store.allowed import NOTHING, Allowed, playable
+from redqueen.store.allowed import NOTHING, Permissions, playable
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.directory import RunDirectory
 from redqueen.store.lineage import check_name
@@ -26,7 +26,7 @@ _FILE = re.compile(r"[^\s()#]+\.[A-Za-z]\w*")
 
 
 def checked_question(
-    run: Path, name: str, question: Sequence[str], step: int | None, allowed: Allowed = NOTHING
+    run: Path, name: str, question: Sequence[str], step: int | None, allowed: Permissions = NOTHING
 ) -> list[str]:
     """Returns the lines of a question, or the id of a task.
 
@@ -36,7 +36,7 @@ def checked_question(
     return asked_lines(directory, question)
 
 
-def checked_member(run: Path, name: str, step: int | None, allowed: Allowed) -> RunDirectory:
+def checked_member(run: Path, name: str, step: int | None, allowed: Permissions) -> RunDirectory:
     """Returns the run's directory. Raises RunError if there is no such run or member, UserError for a base's step."""
     directory = RunDirectory(run)
     # A kind of the run's own modules may read the question.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from redqueen.base.intervals import Interval
-from redqueen.evals.benchmarks.benchmark import Loaded
+from redqueen.evals.benchmarks.benchmark import ProblemSet
 from redqueen.evals.contamination import Overlap
 from redqueen.evals.runner import Plan
 from redqueen.evals.scores import Results
@@ -50,7 +50,7 @@ def _plain(interval: Interval | None) -> dict[str, object] | None:
     return None if interval is None else asdict(interval)
 
 
-def _data(loaded: Loaded, plan: Plan) -> dict[str, object]:
+def _data(loaded: ProblemSet, plan: Plan) -> dict[str, object]:
     benchmark = loaded.benchmark
     return {
         "problems": len(loaded.problems),

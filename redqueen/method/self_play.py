@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from redqueen.base import streams
-from redqueen.base.request_stream import Further, sample_stream
+from redqueen.base.request_stream import FollowUp, sample_stream
 from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.method.judging import ask_attempts, attempt_rollout, judge_proposals, submit_attempt, submit_proposal
@@ -219,7 +219,7 @@ class _Judging:
         self.places: list[tuple[int, Task, int]] = []
         self.attempts: dict[int, Future[Verdict]] = {}
 
-    def submit(self, index: int, completion: Completion) -> Further[list[Request]] | None:
+    def submit(self, index: int, completion: Completion) -> FollowUp[list[Request]] | None:
         """Hands a completion to the verifier. Returns the attempts that a proposal leads to."""
         play = self.play
         asked = len(self.assignments)
@@ -238,7 +238,7 @@ class _Judging:
             self.progress(len(self.proposals), asked)
             if len(self.proposals) == asked:
                 self.on_proposed()
-            return Further(judged, partial(self._pose, index))
+            return FollowUp(judged, partial(self._pose, index))
 
         task = self.places[index - asked][1]
         self.attempts[index - asked] = submit_attempt(play.verifier, play.prompts, task, completion)

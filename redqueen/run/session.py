@@ -70,7 +70,7 @@ class Listener:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attached:
+class Callbacks:
     """What the caller of a run attaches to it."""
 
     command: str
@@ -82,7 +82,7 @@ class Attached:
     """What judges in place of the run's own verifier. It stays open."""
 
 
-def start(config: Config, directory: RunDirectory, attached: Attached) -> None:
+def start(config: Config, directory: RunDirectory, attached: Callbacks) -> None:
     """Trains a new run in `directory`. Raises UserError, or KeyboardInterrupt if it was stopped."""
     # The directory comes first: a second process that wants it is refused before it has loaded anything.
     directory.claim()
@@ -99,7 +99,7 @@ def start(config: Config, directory: RunDirectory, attached: Attached) -> None:
         directory.release()
 
 
-def resume(config: Config, directory: RunDirectory, attached: Attached, given: Collection[str] = ()) -> None:
+def resume(config: Config, directory: RunDirectory, attached: Callbacks, given: Collection[str] = ()) -> None:
     """Trains the rest of the run in `directory`. `given` are the settings that were given for this session.
 
     Raises UserError, or KeyboardInterrupt if it was stopped.
@@ -217,7 +217,7 @@ def announce_conversion(model: ModelConfig, listener: Listener) -> None:
 
 
 def _train(
-    config: Config, fitted: Config, directory: RunDirectory, saved: checkpoint.Checkpoint | None, attached: Attached
+    config: Config, fitted: Config, directory: RunDirectory, saved: checkpoint.Checkpoint | None, attached: Callbacks
 ) -> None:
     """Trains to the end. `saved` is the checkpoint to go on from; None starts a new run.
 
@@ -278,7 +278,7 @@ def _begin(trainer: Trainer, listener: Listener) -> None:
 
 @contextmanager
 def _watched(
-    config: Config, directory: RunDirectory, first: int, attached: Attached
+    config: Config, directory: RunDirectory, first: int, attached: Callbacks
 ) -> Generator[tuple[Recorder, ...]]:
     """Opens the recorders and trackers that the configuration names, and closes all recorders in the end."""
     say = attached.listener.note

@@ -18,7 +18,7 @@ from redqueen.tasks.kinds import names
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class Permissions:
     """What the command line of this process allows."""
 
     plugins: bool = False
@@ -27,11 +27,11 @@ class Allowed:
     """To run programs where the machine cannot isolate them."""
 
 
-NOTHING = Allowed()
+NOTHING = Permissions()
 """What a command line without such a flag allows."""
 
 
-def playable(directory: RunDirectory, allowed: Allowed) -> Config:
+def playable(directory: RunDirectory, allowed: Permissions) -> Config:
     """Returns a run's configuration for a command that plays with its members.
 
     Raises RunError if there is no run, PluginError if a module that may be imported cannot be.
@@ -39,7 +39,7 @@ def playable(directory: RunDirectory, allowed: Allowed) -> Config:
     return with_allowed(directory.config(), allowed)
 
 
-def with_allowed(config: Config, allowed: Allowed) -> Config:
+def with_allowed(config: Config, allowed: Permissions) -> Config:
     """Returns a configuration that was read, with what is allowed. Raises PluginError as `playable` does."""
     if allowed.plugins:
         config = with_own_parts(config, "the run", allowed=True)

@@ -20,7 +20,7 @@ Order = Literal["newest", "best", "worst"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposed:
+class TaskHistory:
     """A proposal with everything that became of it."""
 
     proposal: ProposalRow
@@ -32,7 +32,7 @@ class Proposed:
     """In the order of their numbers; empty if the proposal was refused."""
 
 
-def proposals(run: Path, step: int | None = None) -> list[Proposed]:
+def proposals(run: Path, step: int | None = None) -> list[TaskHistory]:
     """Returns the proposals of `step`, or of all steps, newest step first, and as written within a step.
 
     Raises RunError if there is no such run.
@@ -45,7 +45,7 @@ def proposals(run: Path, step: int | None = None) -> list[Proposed]:
             attempts.setdefault(attempt.task, []).append(attempt)
         rows = archive.proposals(step)
     every = [
-        Proposed(
+        TaskHistory(
             proposal=row, student=students[row.match], task=tasks.get(row.id), attempts=tuple(attempts.get(row.id, ()))
         )
         for row in rows
@@ -66,7 +66,7 @@ def given_program(row: ProposalRow) -> str:
     return (fences[0] if fences else row.prompt.rpartition(f"{kind.heading}\n")[2]).strip("\n")
 
 
-def select(every: Sequence[Proposed], member: str | None, kind: Kind | None, order: Order) -> list[Proposed]:
+def select(every: Sequence[TaskHistory], member: str | None, kind: Kind | None, order: Order) -> list[TaskHistory]:
     """Returns what `member` (default: anybody) wrote or attempted, of one kind or all, in this order.
 
     "best" and "worst" go by what `member` was paid: the mean over its attempts, or the reward of the proposal. Without
@@ -84,7 +84,7 @@ def select(every: Sequence[Proposed], member: str | None, kind: Kind | None, ord
     return [proposed for _, proposed in paid]
 
 
-def _pay(one: Proposed, member: str | None) -> float | None:
+def _pay(one: TaskHistory, member: str | None) -> float | None:
     """Returns what `member` was paid; None where it was paid nothing, such as after a fault of the machine."""
     if member is None or member == one.proposal.teacher:
         return one.proposal.reward

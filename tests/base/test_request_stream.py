@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from redqueen.base.futures import finished
-from redqueen.base.request_stream import Further, sample_stream
+from redqueen.base.request_stream import FollowUp, sample_stream
 from redqueen.records import Completion, Prompt, Request, SamplingParams
 
 
@@ -46,10 +46,10 @@ def test_rounds_number_further_requests_in_the_order_of_those_that_led_to_them()
     leads_to = {"a": "de", "c": "f", "e": "g"}
     ended: list[tuple[int, str]] = []
 
-    def follow(index: int, completion: Completion) -> Further[list[Request]] | None:
+    def follow(index: int, completion: Completion) -> FollowUp[list[Request]] | None:
         ended.append((index, completion.text))
         further = leads_to.get(completion.text)
-        return None if further is None else Further(finished(further), lambda names: [request(name) for name in names])
+        return None if further is None else FollowUp(finished(further), lambda names: [request(name) for name in names])
 
     sampler = Backwards()
     written = sample_stream(sampler, [request(name) for name in "abc"], follow, 4)
@@ -60,7 +60,7 @@ def test_rounds_number_further_requests_in_the_order_of_those_that_led_to_them()
 
 def test_what_is_made_of_something_later_waits_for_it() -> None:
     future: Future[int] = Future()
-    further = Further(future, lambda value: value + 1)
+    further = FollowUp(future, lambda value: value + 1)
     assert not further.done()
     future.set_result(1)
     assert further.done()

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.synthetic_run import Size, SyntheticRun
 from benchmarks.watch import run_bench_watch, views
-from redqueen.store.archive.queries import Filter, Sort, count, find
+from redqueen.store.archive.queries import Sort, TaskQuery, count, find
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.totals import cells
 from redqueen.store.directory import RunDirectory
@@ -40,19 +40,19 @@ def test_every_view_is_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 searches = pytest.mark.parametrize(
     "wanted",
     [
-        Filter(),
-        Filter(status="refused"),
-        Filter(kind="code_i", teacher="T1"),
-        Filter(student="S1", least=0.5),
-        Filter(nodes=20),
-        Filter(status="refused", nodes=1),
-        Filter(first=3, last=9, novel=True, status=None),
+        TaskQuery(),
+        TaskQuery(status="refused"),
+        TaskQuery(kind="code_i", teacher="T1"),
+        TaskQuery(student="S1", least=0.5),
+        TaskQuery(nodes=20),
+        TaskQuery(status="refused", nodes=1),
+        TaskQuery(first=3, last=9, novel=True, status=None),
     ],
 )
 
 
 @searches
-def test_searches_read_no_table_of_texts(tmp_path: Path, wanted: Filter) -> None:
+def test_searches_read_no_table_of_texts(tmp_path: Path, wanted: TaskQuery) -> None:
     """Reading the texts of a long run takes seconds, so they are read for the rows of one page only, by their ids."""
     SyntheticRun(tmp_path / "run", TINY).write()
     asked: list[str] = []
@@ -70,7 +70,7 @@ def test_searches_read_no_table_of_texts(tmp_path: Path, wanted: Filter) -> None
         assert any("listing_by_match" in plan for plan in plans)
 
 
-def by_hand(archive: ArchiveReader, wanted: Filter) -> set[str]:
+def by_hand(archive: ArchiveReader, wanted: TaskQuery) -> set[str]:
     """The ids of the proposals that a filter asks for, from the rows themselves."""
     matches = {row.id: row for row in archive.matches()}
     tasks = {row.id: row for row in archive.tasks()}
@@ -96,7 +96,7 @@ def by_hand(archive: ArchiveReader, wanted: Filter) -> set[str]:
 
 
 @searches
-def test_searches_find_what_the_rows_say(tmp_path: Path, wanted: Filter) -> None:
+def test_searches_find_what_the_rows_say(tmp_path: Path, wanted: TaskQuery) -> None:
     SyntheticRun(tmp_path / "run", TINY).write()
     with ArchiveReader(RunDirectory(tmp_path / "run").archive) as archive:
         expected = by_hand(archive, wanted)

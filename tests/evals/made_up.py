@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from redqueen.evals.benchmarks.benchmark import Loaded
+from redqueen.evals.benchmarks.benchmark import ProblemSet
 from redqueen.evals.benchmarks.registry import named
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.samples import SampleRow
@@ -17,8 +17,8 @@ ENTRIES = [
 ]
 
 
-def loaded(name: str, problems: int) -> Loaded:
-    return Loaded(
+def loaded(name: str, problems: int) -> ProblemSet:
+    return ProblemSet(
         benchmark=named(name),
         problems=[Problem(id=f"{n}", benchmark=name, prompt="", data={"part": "ab"[n % 2]}) for n in range(problems)],
         available=problems,

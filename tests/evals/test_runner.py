@@ -14,7 +14,7 @@ from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.base import Base, load
 from redqueen.engine.policy import Policy, open_policy
 from redqueen.errors import AdapterError, UserError
-from redqueen.evals.benchmarks.benchmark import Loaded
+from redqueen.evals.benchmarks.benchmark import ProblemSet
 from redqueen.evals.benchmarks.registry import load_benchmarks
 from redqueen.evals.benchmarks.reserved import answer_tokens
 from redqueen.evals.evaluation import evaluate
@@ -60,7 +60,7 @@ def graders(verifier: LocalVerifier) -> Iterator[OpenGraders]:
 
 
 @pytest.fixture(scope="module")
-def benchmarks(config: Config, verifier: LocalVerifier, tmp_path_factory: pytest.TempPathFactory) -> list[Loaded]:
+def benchmarks(config: Config, verifier: LocalVerifier, tmp_path_factory: pytest.TempPathFactory) -> list[ProblemSet]:
     """CRUXEval-O of three rows, which needs no process of its own, and six reserved tasks."""
     folder = tmp_path_factory.mktemp("data")
     rows.write(folder / "cruxeval.jsonl", rows.CRUXEVAL)
@@ -115,7 +115,7 @@ class Counting:
 
 
 def answers(
-    sampler: Sampler, loaded: Loaded, graders: OpenGraders, folder: Path | None, how: Plan
+    sampler: Sampler, loaded: ProblemSet, graders: OpenGraders, folder: Path | None, how: Plan
 ) -> list[list[SampleRow]]:
     with SampleStore(folder) as store:
         return Runner(how, sampler, graders, store).run(loaded, PLAYERS)
@@ -126,7 +126,7 @@ def answers(
 def test_after_a_kill_only_the_missing_samples_are_made_and_the_result_is_the_same(
     number: int,
     policy: Policy,
-    benchmarks: list[Loaded],
+    benchmarks: list[ProblemSet],
     graders: OpenGraders,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -154,7 +154,7 @@ def test_after_a_kill_only_the_missing_samples_are_made_and_the_result_is_the_sa
 
 @pytest.mark.integration
 def test_a_stored_sample_of_another_task_is_not_used_again(
-    policy: Policy, benchmarks: list[Loaded], graders: OpenGraders, tmp_path: Path
+    policy: Policy, benchmarks: list[ProblemSet], graders: OpenGraders, tmp_path: Path
 ) -> None:
     loaded = benchmarks[1]
     answers(policy, loaded, graders, tmp_path, plan())
@@ -170,7 +170,7 @@ def test_a_stored_sample_of_another_task_is_not_used_again(
 
 @pytest.mark.integration
 def test_members_in_one_batch_answer_as_each_does_alone(
-    policy: Policy, benchmarks: list[Loaded], graders: OpenGraders
+    policy: Policy, benchmarks: list[ProblemSet], graders: OpenGraders
 ) -> None:
     together = answers(policy, benchmarks[1], graders, None, plan())
     for player, rows_of in zip(PLAYERS, together, strict=True):
@@ -180,7 +180,7 @@ def test_members_in_one_batch_answer_as_each_does_alone(
 
 @pytest.mark.integration
 def test_adapters_of_different_ranks_and_the_bare_base_are_evaluated_together(
-    base: Base, config: Config, benchmarks: list[Loaded], graders: OpenGraders
+    base: Base, config: Config, benchmarks: list[ProblemSet], graders: OpenGraders
 ) -> None:
     entrants = [entrant(base, config, 2, 4.0), entrant(base, config, 4, 64.0), BARE]
     done: list[tuple[str, int, int]] = []
@@ -195,7 +195,7 @@ def test_adapters_of_different_ranks_and_the_bare_base_are_evaluated_together(
 
 
 def test_other_weights_and_other_adapters_are_refused(
-    base: Base, config: Config, benchmarks: list[Loaded], graders: OpenGraders
+    base: Base, config: Config, benchmarks: list[ProblemSet], graders: OpenGraders
 ) -> None:
     def refused(one: Entrant) -> None:
         with SampleStore(None) as store:

@@ -17,12 +17,13 @@ ROOT = Path(extras.__file__).parents[2]
 # Imports of the extras in the first argument fail, as if their folders were deleted.
 HOOK = """
 import sys
+del sys.argv[0]
+removed = tuple(f"redqueen.extras.{extra}." for extra in sys.argv[0].split(","))
 class Removed:
     def find_spec(self, name, path=None, target=None):
-        if any(f"{name}.".startswith(f"redqueen.extras.{extra}.") for extra in sys.argv[1].split(",")):
+        if f"{name}.".startswith(removed):
             raise ModuleNotFoundError(f"No module named '{name}'", name=name)
 sys.meta_path.insert(0, Removed())
-del sys.argv[0]
 from redqueen.cli.app import main
 main()
 """

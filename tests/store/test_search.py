@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.synthetic_run import Size, SyntheticRun
-from redqueen.store.archive.queries import Filter
+from redqueen.store.archive.queries import TaskQuery
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.search import containing, led_to
 from redqueen.store.directory import RunDirectory
@@ -24,7 +24,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArchiveReader]
 
 
 def test_everything_is_found_the_newest_first(archive: ArchiveReader) -> None:
-    found = containing(archive, "DEF", "tasks", Filter(), last=STEPS, limit=1000, seconds=60)
+    found = containing(archive, "DEF", "tasks", TaskQuery(), last=STEPS, limit=1000, seconds=60)
     tasks = archive.tasks()
     assert set(found.ids) == {task.id for task in tasks}
     steps = [int(name.split(".")[0]) for name in found.ids]
@@ -33,11 +33,11 @@ def test_everything_is_found_the_newest_first(archive: ArchiveReader) -> None:
 
 
 def test_a_search_without_time_reads_one_step_and_goes_on_from_there(archive: ArchiveReader) -> None:
-    whole = containing(archive, "def", "tasks", Filter(), last=STEPS, limit=1000, seconds=60)
+    whole = containing(archive, "def", "tasks", TaskQuery(), last=STEPS, limit=1000, seconds=60)
     parts: list[str] = []
     last = STEPS
     while last:
-        found = containing(archive, "def", "tasks", Filter(), last=last, limit=1000, seconds=0)
+        found = containing(archive, "def", "tasks", TaskQuery(), last=last, limit=1000, seconds=0)
         assert (found.first, found.last) == (last, last)
         assert found.complete == (last == 1)
         parts += found.ids
@@ -46,13 +46,13 @@ def test_a_search_without_time_reads_one_step_and_goes_on_from_there(archive: Ar
 
 
 def test_a_limit_ends_it_after_the_step_that_reaches_it(archive: ArchiveReader) -> None:
-    found = containing(archive, "def", "tasks", Filter(), last=STEPS, limit=1, seconds=60)
+    found = containing(archive, "def", "tasks", TaskQuery(), last=STEPS, limit=1, seconds=60)
     assert {name.split(".")[0] for name in found.ids} == {str(STEPS)}
     assert not found.complete
 
 
 def test_filters_hold_in_tasks_and_in_answers(archive: ArchiveReader) -> None:
-    wanted = Filter(kind="code_f", first=2, last=3)
+    wanted = TaskQuery(kind="code_f", first=2, last=3)
     found = containing(archive, "return", "answers", wanted, last=STEPS, limit=1000, seconds=60)
     expected = {task.id for task in archive.tasks() if task.kind == "code_f" and 2 <= task.step <= 3}
     assert set(found.ids) == expected
@@ -61,7 +61,7 @@ def test_filters_hold_in_tasks_and_in_answers(archive: ArchiveReader) -> None:
 
 def test_signs_of_patterns_mean_themselves(archive: ArchiveReader) -> None:
     for text in ("%", "_", "\\", "'"):
-        found = containing(archive, text, "tasks", Filter(), last=STEPS, limit=1000, seconds=60)
+        found = containing(archive, text, "tasks", TaskQuery(), last=STEPS, limit=1000, seconds=60)
         assert set(found.ids) == {task.id for task in archive.tasks() if text in task.program + task.message}
 
 

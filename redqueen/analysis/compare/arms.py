@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from redqueen.analysis.dynamics.verdict import Verdict, verdict
+from redqueen.analysis.dynamics.verdict import RunVerdict, verdict
 from redqueen.config import Config
 from redqueen.config.keys import keys, unknown_key
 from redqueen.errors import UserError
@@ -31,7 +31,7 @@ class ComparedRun:
     arm: str
     config: Config
     lines: Sequence[StepMetrics]
-    verdict: Verdict
+    verdict: RunVerdict
     panels: Sequence[Panel]
 
 

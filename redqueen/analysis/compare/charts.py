@@ -14,7 +14,7 @@ GAIN = "held-out-gain--mean-of-the-students"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class ChartQuestion:
     """What a reader of a comparison asks first, with the charts that answer it."""
 
     key: str
@@ -24,13 +24,13 @@ class Question:
 
 
 QUESTIONS = (
-    Question(key="better", title="Is anybody better on held-out problems?", charts=(GAIN,)),
-    Question(
+    ChartQuestion(key="better", title="Is anybody better on held-out problems?", charts=(GAIN,)),
+    ChartQuestion(
         key="curriculum",
         title="Is the curriculum richer?",
         charts=("rarefaction-programs--whole-run", "rarefied-paths--in-1000-nodes", "nodes--reached"),
     ),
-    Question(
+    ChartQuestion(
         key="health",
         title="Is the run healthy?",
         charts=("valid-rate--all", "contested--all", "solve-rate--mean-of-kinds"),
@@ -72,7 +72,7 @@ class Chart:
         return f"{self.panel.title}: {self.label}"
 
 
-def answering(charts: Sequence[Chart]) -> list[tuple[Question, list[Chart]]]:
+def answering(charts: Sequence[Chart]) -> list[tuple[ChartQuestion, list[Chart]]]:
     """Returns the questions that the charts answer, each with its charts."""
     by_key = {chart.key: chart for chart in charts}
     answers = [(question, [by_key[key] for key in question.charts if key in by_key]) for question in QUESTIONS]

@@ -16,7 +16,7 @@ from redqueen.store.files import damage_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class Comparison:
     """Runs side by side."""
 
     arms: Sequence[Arm]
@@ -36,11 +36,11 @@ class Compared:
         }
 
 
-def compare(paths: Sequence[Path], by: str) -> Compared:
+def compare(paths: Sequence[Path], by: str) -> Comparison:
     """Returns runs side by side, pooled by a setting. Raises UserError for what cannot be read or compared."""
     read = arms(paths, by)
     rows, missing = measures(read)
     with damage_of("one of the runs"):
         costs = [budget(arm) for arm in read]
         table = [*quantities(read), *vendi_quantities(read, rows)]
-    return Compared(arms=read, rows=rows, remarks=[*missing, *other_problems(read)], costs=costs, table=table)
+    return Comparison(arms=read, rows=rows, remarks=[*missing, *other_problems(read)], costs=costs, table=table)

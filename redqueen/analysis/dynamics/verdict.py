@@ -31,7 +31,7 @@ GROWTH = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class RunVerdict:
     """The word, and the numbers that led to it. A number is None where the run is too short or does not have it."""
 
     word: Word
@@ -49,7 +49,7 @@ class Verdict:
     """Of the solve rate."""
 
 
-def verdict(lines: Sequence[StepMetrics]) -> Verdict:
+def verdict(lines: Sequence[StepMetrics]) -> RunVerdict:
     """Returns what the run is doing, as far as these lines show it."""
     kinds = kinds_of(lines)
     solve_rates = [standardised(line.get("solve_rate_by_kind") or {}, kinds) for line in lines]
@@ -58,7 +58,7 @@ def verdict(lines: Sequence[StepMetrics]) -> Verdict:
     contested = trend([contested_share(line) for line in lines])
     size = trend(sizes)
     word, reason = _decide(solve_rate, contested, size)
-    return Verdict(
+    return RunVerdict(
         word=word,
         reason=reason,
         solve_rate=solve_rate,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from redqueen.analysis.dynamics.oscillation import SHORTEST, Oscillation
 from redqueen.analysis.dynamics.trend import LEVEL
-from redqueen.analysis.dynamics.verdict import Verdict
+from redqueen.analysis.dynamics.verdict import RunVerdict
 from redqueen.base.intervals import interval_text
 
 HEAD = ("quantity", "first quarter", "last quarter", f"change over the run [{LEVEL:.0%} interval]")
 
 
-def trend_rows(verdict: Verdict) -> list[list[str]]:
+def trend_rows(verdict: RunVerdict) -> list[list[str]]:
     """Returns the numbers that a verdict rests on, below `HEAD`; none where the run is too short."""
     named = (
         ("solve rate, mean of the kinds", verdict.solve_rate),

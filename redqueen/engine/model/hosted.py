@@ -253,7 +253,7 @@ def _padded(prefixes: Iterable[SharedPrefix], device: torch.device) -> _Padded:
     return _Padded(to_device(row_BT, device), to_device(place_N, device), counts)
 
 
-class _Given(nn.Module):
+class _StateSource(nn.Module):
     """Takes the place of a text model, and returns the states that it is given."""
 
     def forward(self, *others: Any, inputs_embeds: Tensor, **named: Any) -> MoeModelOutputWithPast:
@@ -274,7 +274,7 @@ def _without(model: Any, text: Any) -> Any:
         child = _shallow(parent.get_submodule(name))
         setattr(parent, name, child)
         parent = child
-    setattr(parent, path[-1], _Given())
+    setattr(parent, path[-1], _StateSource())
     return copied
 
 

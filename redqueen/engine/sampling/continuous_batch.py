@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from redqueen.base.request_stream import Further
+from redqueen.base.request_stream import FollowUp
 from redqueen.engine.kernels import dispatch
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.forward import Forward
@@ -74,7 +74,7 @@ class RowGroup:
         return max(row.sampling.max_tokens for row in self.rows)
 
 
-OnRow = Callable[[Row], Further[Sequence[RowGroup]] | None]
+OnRow = Callable[[Row], FollowUp[Sequence[RowGroup]] | None]
 """Is called with a complete row. Returns the groups that it leads to, or None."""
 
 
@@ -132,7 +132,7 @@ class ContinuousBatch:
         self.sampled: deque[tuple[SampledSteps, list[Row | None]]] = deque()
         # How often the device has sampled, and what ended rows lead to, with the look at which it is taken.
         self.polls = 0
-        self.waiting: deque[tuple[int, Further[Sequence[RowGroup]]]] = deque()
+        self.waiting: deque[tuple[int, FollowUp[Sequence[RowGroup]]]] = deque()
         self.left_over: list[RowGroup] = []
         """Further groups that this batch has no room for: another batch is needed."""
 

@@ -20,7 +20,7 @@ from redqueen.engine.model.forward import Forward
 from redqueen.engine.sampling import recorded
 from redqueen.engine.sampling.decode_step import open_decoding
 from redqueen.engine.sampling.kv_cache import PrefillEntry
-from redqueen.engine.sampling.recorded import Repeated, Work, bucket_of
+from redqueen.engine.sampling.recorded import Repeater, Work, bucket_of
 from redqueen.engine.sampling.tokens import SamplingTensors, sample_tokens
 from redqueen.records import SamplingParams
 
@@ -91,7 +91,7 @@ class DeviceBatch:
         self.sampled_S2R = torch.zeros(steps, 2, rows, dtype=torch.int32, device=device)
 
         recorder = recorded.recorder_of(device) if self.decode.recordable else None
-        self.repeat: Callable[[Hashable, Work], None] = Repeated(recorder) if recorder else _just_do
+        self.repeat: Callable[[Hashable, Work], None] = Repeater(recorder) if recorder else _just_do
 
     def width(self, rows: int) -> int:
         """Returns how many rows are computed for the first `rows` rows: on a GPU a bucket of them."""

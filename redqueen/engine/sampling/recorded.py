@@ -49,7 +49,7 @@ class GraphRecorder(Protocol):
         ...
 
 
-class Repeated:
+class Repeater:
     """Does work by keys: the first time as it is, later by repeating what was recorded at the second time."""
 
     def __init__(self, recorder: GraphRecorder) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from redqueen.base.request_stream import Follow, Further, in_rounds
+from redqueen.base.request_stream import Follow, FollowUp, in_rounds
 from redqueen.engine.executor import Executor
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.meter import Meter
@@ -65,7 +65,7 @@ class LocalSampler:
             return groups
 
         # Completions are handed over as they end, so that verification overlaps with the sampling of the others.
-        def on_row(row: Row) -> Further[list[RowGroup]] | None:
+        def on_row(row: Row) -> FollowUp[list[RowGroup]] | None:
             completion = self._completion(all_requests[row.index], prompt_ids[row.index], row)
             completions[row.index] = completion
             further = follow(row.index, completion)

@@ -29,7 +29,7 @@ def form_of(prompts: str) -> Literal["chat", "completion", "work"]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class RowSource:
     """Where the rows of a benchmark are."""
 
     rows: int
@@ -58,7 +58,7 @@ class Benchmark:
     title: str
     """Its name in tables."""
     group: Group
-    source: Source
+    source: RowSource
     problem: Callable[[Row], Problem]
     """Makes a problem of a row. It raises an error of Python or UserError if the row is not as expected."""
     pose: Callable[[Problem, Form], Prompt]
@@ -98,7 +98,7 @@ def _is_ours(module: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class ProblemSet:
     """The problems of one benchmark, as they are evaluated."""
 
     benchmark: Benchmark

@@ -20,7 +20,7 @@ from redqueen.base.optional import require
 from redqueen.config import Config, EvalsConfig
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks import reserved
-from redqueen.evals.benchmarks.benchmark import Benchmark, Loaded, Row, Source
+from redqueen.evals.benchmarks.benchmark import Benchmark, ProblemSet, Row, RowSource
 from redqueen.evals.graders.grader import Problem
 from redqueen.method.reserved import Half
 from redqueen.plugins import PluginError
@@ -46,7 +46,7 @@ class Rows:
     sha256: str
 
 
-def problems(benchmark: Benchmark, found: Rows) -> Loaded:
+def problems(benchmark: Benchmark, found: Rows) -> ProblemSet:
     """Returns the rows as problems, each with an id of its own.
 
     Raises UserError, in one line, if they are not what they should be.
@@ -54,7 +54,7 @@ def problems(benchmark: Benchmark, found: Rows) -> Loaded:
     if not found.available:
         raise UserError(f"{benchmark.title}: {found.origin} has no rows: download it again")
     made_of = [_problem(benchmark, row, number, found.origin) for number, row in enumerate(found.rows, 1)]
-    return Loaded(
+    return ProblemSet(
         benchmark=benchmark,
         problems=_told_apart(made_of),
         available=found.available,
@@ -216,7 +216,7 @@ def _unreachable(benchmark: Benchmark, what: str, error: Exception) -> UserError
     return UserError(f"{benchmark.title}: cannot load {what} ({why}): connect, or {_by_hand(benchmark.source)}")
 
 
-def _by_hand(source: Source) -> str:
+def _by_hand(source: RowSource) -> str:
     return f"give a folder that has {source.files[0]} with --data DIR"
 
 
@@ -287,14 +287,14 @@ def load_benchmarks(
     limit: int | None,
     kinds: Sequence[Kind] | None = None,
     half: Half | None = reserved.HALF,
-) -> list[Loaded]:
+) -> list[ProblemSet]:
     """Returns the problems of benchmarks; the reserved programs of this half, or all, are posed in these `kinds`.
 
     Without `kinds` they are all those of the configuration's languages.
 
     Raises UserError, in one line, if some of them cannot be had.
     """
-    loaded: list[Loaded] = []
+    loaded: list[ProblemSet] = []
     missing: list[MissingDataError] = []
     for name in names:
         try:
@@ -314,7 +314,7 @@ def load_benchmarks(
     raise UserError("; ".join(map(str, missing)) + instead)
 
 
-def load(benchmark: Benchmark, folder: Path | None, limit: int | None) -> Loaded:
+def load(benchmark: Benchmark, folder: Path | None, limit: int | None) -> ProblemSet:
     """Returns the first `limit` problems of a benchmark, from `folder` or, without one, from the hub.
 
     Raises UserError, in one line, if the data are not there or are not what they should be.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from redqueen import __version__
 from redqueen.config import Config
-from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Loaded, Row, Source, form_of
+from redqueen.evals.benchmarks.benchmark import Benchmark, Form, ProblemSet, Row, RowSource, form_of
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.opened import game
 from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks, worked_examples
@@ -37,7 +37,7 @@ def load_reserved(
     kinds: Sequence[Kind] | None = None,
     half: Half | None = HALF,
     name: str = NAME,
-) -> Loaded:
+) -> ProblemSet:
     """Returns the first `limit` tasks of these kinds, of one half of the programs or of both.
 
     Without `kinds` they are all those of the configuration's languages. `name` is what they are called in tables.
@@ -68,7 +68,7 @@ def load_reserved(
         name=name,
         title=name,
         group="other",
-        source=Source(rows=every),
+        source=RowSource(rows=every),
         problem=problem,
         pose=pose,
         read=read,
@@ -78,7 +78,7 @@ def load_reserved(
         cut_off_is_malformed=True,
     )
     content = json.dumps([[task.program, task.kind, [pair.input for pair in task.pairs]] for task in tasks])
-    return Loaded(
+    return ProblemSet(
         benchmark=benchmark,
         problems=[problem({"task": task, "part": task.kind}) for task in tasks],
         available=every,

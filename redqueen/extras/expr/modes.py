@@ -14,7 +14,7 @@ from redqueen.tasks.kinds.abduction import Abduction
 from redqueen.tasks.kinds.deduction import Deduction
 from redqueen.tasks.kinds.induction import Induction
 from redqueen.tasks.kinds.kind import LINE, Block, InputCounts, TaskKind, fence
-from redqueen.tasks.kinds.work import Workings, Written
+from redqueen.tasks.kinds.work import WorkedText, Workings
 
 
 class _Unreserved(TaskKind):
@@ -93,7 +93,7 @@ class WriteExpression(_Unreserved, Induction):
         # An expression has no comments.
         return None
 
-    def read_work(self, text: str) -> Written:
+    def read_work(self, text: str) -> WorkedText:
         return TaskKind.read_work(self, text)
 
     def goal(self, counts: InputCounts) -> str:

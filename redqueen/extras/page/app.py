@@ -195,7 +195,7 @@ _HEADERS = {
 }
 
 
-class Guard:
+class PageGuard:
     """Refuses foreign hosts and everything but reading, and adds the headers that confine the page."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -254,7 +254,7 @@ def make_app(folder: Folder) -> Starlette:
     routes += [Route(f"/api/{name}", _view(folder, view)) for name, view in VIEWS.items()]
     routes.append(Mount("/static", StaticFiles(directory=STATIC)))
     return Starlette(
-        routes=routes, middleware=[Middleware(Guard)], exception_handlers={404: _no_page, UserError: _refused}
+        routes=routes, middleware=[Middleware(PageGuard)], exception_handlers={404: _no_page, UserError: _refused}
     )
 
 

@@ -16,7 +16,7 @@ FEW_CONTESTED = 0.1
 """Below this share of contested tasks hardly any task tells a student's attempts apart; the verdict's limit."""
 
 
-class Answer(TypedDict):
+class HeadlineAnswer(TypedDict):
     """The answer to one question."""
 
     value: str
@@ -24,7 +24,7 @@ class Answer(TypedDict):
     tone: Literal["good", "bad", "open"]
 
 
-def better(lines: Sequence[Line], every: int) -> Answer:
+def better(lines: Sequence[Line], every: int) -> HeadlineAnswer:
     """Returns whether a student is above the start on held-out problems, at the last step that measured it.
 
     The more students there are, the more likely one of them is above by chance, so the level is that of all together.
@@ -32,15 +32,17 @@ def better(lines: Sequence[Line], every: int) -> Answer:
     """
     measured = [line for line in lines if line.get("held_out")]
     if not measured and every and (not lines or lines[-1]["step"] < every):
-        return Answer(value="not known yet", text=f"Held-out problems are asked after step {every}.", tone="open")
+        return HeadlineAnswer(
+            value="not known yet", text=f"Held-out problems are asked after step {every}.", tone="open"
+        )
     if not measured:
         text = "No held-out problem was asked while it trained (evals.every). `redqueen eval` asks them now."
-        return Answer(value="not measured", text=text, tone="open")
+        return HeadlineAnswer(value="not measured", text=text, tone="open")
     step: int = measured[-1]["step"]
     held_out: Mapping[str, Any] = measured[-1]["held_out"]
     students: Mapping[str, Mapping[str, float | None]] = held_out["students"]
     if not students:
-        return Answer(value="not known", text=f"Step {step} measured no student.", tone="open")
+        return HeadlineAnswer(value="not known", text=f"Step {step} measured no student.", tone="open")
     problems: int = held_out["problems"]
     gains = [_corrected(score, problems, len(students)) for score in students.values()]
     above = sum(gain.above for gain in gains)
@@ -53,10 +55,10 @@ def better(lines: Sequence[Line], every: int) -> Answer:
         text = f"The {len(gains)} students: {100 * average:+.1f} points on average {where}."
     if above:
         value = "yes" if len(gains) == 1 else f"yes: {above} of {len(gains)} students"
-        return Answer(value=value, text=text, tone="good")
+        return HeadlineAnswer(value=value, text=text, tone="good")
     if all(gain.below for gain in gains):
-        return Answer(value="no: below it", text=text, tone="bad")
-    return Answer(value="not shown", text=text, tone="open")
+        return HeadlineAnswer(value="no: below it", text=text, tone="bad")
+    return HeadlineAnswer(value="not shown", text=text, tone="open")
 
 
 def _corrected(score: Mapping[str, float | None], problems: int, students: int) -> Interval:
@@ -71,11 +73,11 @@ def _corrected(score: Mapping[str, float | None], problems: int, students: int) 
     return Interval(gain, gain - wider * (gain - low), gain + wider * (high - gain), problems)
 
 
-def health(lines: Sequence[Line]) -> Answer:
+def health(lines: Sequence[Line]) -> HeadlineAnswer:
     """Returns how much is valid and contested, and who wins, in the last steps."""
     recent = lines[-RECENT:]
     if not recent:
-        return Answer(value="not known yet", text="No step has been played.", tone="open")
+        return HeadlineAnswer(value="not known yet", text="No step has been played.", tone="open")
     valid = mean(line.get("valid_rate") for line in recent)
     contested = mean(contested_share(line) for line in recent)
     # Where students play alone, nothing is proposed.
@@ -87,7 +89,7 @@ def health(lines: Sequence[Line]) -> Answer:
         faults.append("Nearly all tasks are solved always or never, so nobody learns from them.")
     steps = "the last step" if len(recent) == 1 else f"the last {len(recent)} steps"
     text = " ".join([*faults, f"In {steps}: {_games(recent)}"])
-    return Answer(value=", ".join(words) or "not known", text=text, tone="bad" if faults else "good")
+    return HeadlineAnswer(value=", ".join(words) or "not known", text=text, tone="bad" if faults else "good")
 
 
 def _games(lines: Sequence[Line]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
-from redqueen.analysis.dynamics.verdict import Verdict, verdict
+from redqueen.analysis.dynamics.verdict import RunVerdict, verdict
 from redqueen.config import Config
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.directory import RunDirectory, RunError
@@ -33,7 +33,7 @@ class LiveRun:
         self._mutex = threading.Lock()
         self._lines: list[StepMetrics] = []
         self._lines_stamp: Stamp = ()
-        self._verdict: tuple[list[StepMetrics], Verdict] | None = None
+        self._verdict: tuple[list[StepMetrics], RunVerdict] | None = None
         self._newest: StepMetrics | None = None
         self._newest_stamp: Stamp = ()
         self._copy: TemporaryDirectory[str] | None = None
@@ -79,7 +79,7 @@ class LiveRun:
                 self._lines_stamp = now
             return self._lines
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> RunVerdict:
         """Returns the verdict so far. Raises RunError if metrics.jsonl is damaged."""
         lines = self.lines()
         cached = self._verdict

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from redqueen.extras.page.folder import UnknownError
 from redqueen.extras.page.live_run import LiveRun
 from redqueen.store.archive import queries, totals
-from redqueen.store.archive.queries import Filter, Sort
+from redqueen.store.archive.queries import Sort, TaskQuery
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.lineage import Life, lives_in
 
@@ -70,7 +70,7 @@ def _tasks(archive: ArchiveReader, life: Life, *, best: bool) -> list[dict[str, 
     For a teacher that goes by its reward, for a student by the solve rate.
     """
     sort: Sort = "rho" if life.role == "student" else "reward"
-    wanted = Filter(student=life.name) if life.role == "student" else Filter(teacher=life.name)
+    wanted = TaskQuery(student=life.name) if life.role == "student" else TaskQuery(teacher=life.name)
     lines = queries.find(archive, wanted, sort, descending=best, limit=_SHOWN, offset=0)
     return [asdict(line) for line in lines]
 

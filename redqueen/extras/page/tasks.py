@@ -10,7 +10,7 @@ from redqueen.errors import UserError
 from redqueen.extras.page.live_run import LiveRun
 from redqueen.records import Status
 from redqueen.store.archive import queries, search
-from redqueen.store.archive.queries import Filter, Sort
+from redqueen.store.archive.queries import Sort, TaskQuery
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.search import Where
 from redqueen.tasks.kinds import names
@@ -25,7 +25,7 @@ _STATUSES = (
 )
 
 
-class QueryError(UserError):
+class TaskQueryError(UserError):
     """A query string that asks for nothing that can be; the message says which part."""
 
 
@@ -77,11 +77,11 @@ def _search(
     }
 
 
-def read_filter(query: Mapping[str, str], kinds: tuple[str, ...]) -> Filter:
+def read_filter(query: Mapping[str, str], kinds: tuple[str, ...]) -> TaskQuery:
     """Returns the filter that a query string asks for: `kind=NAME&status=refused&from=3&to=9&least=0.5&novel=1`."""
     status = _choice(query, "status", ("any", *_STATUSES)) or "valid"
     novel = _choice(query, "novel", ("0", "1"))
-    return Filter(
+    return TaskQuery(
         kind=_choice(query, "kind", kinds),
         teacher=query.get("teacher") or None,
         student=query.get("student") or None,
@@ -99,14 +99,14 @@ def _sort(text: str) -> tuple[Sort, bool]:
     """Returns what `-rho` sorts by, and whether the largest comes first."""
     name = text.removeprefix("-")
     if name not in get_args(Sort):
-        raise QueryError(f"sort={text}: choose one of {', '.join(get_args(Sort))}, with - for the largest first")
+        raise TaskQueryError(f"sort={text}: choose one of {', '.join(get_args(Sort))}, with - for the largest first")
     return cast(Sort, name), text.startswith("-")
 
 
 def _choice(query: Mapping[str, str], name: str, values: tuple[str, ...]) -> str | None:
     text = query.get(name) or None
     if text is not None and text not in values:
-        raise QueryError(f"{name}={text}: choose one of {', '.join(values)}")
+        raise TaskQueryError(f"{name}={text}: choose one of {', '.join(values)}")
     return text
 
 
@@ -117,8 +117,8 @@ def _number(query: Mapping[str, str], name: str, kind: Callable[[str], Any], low
     try:
         value = kind(text)
     except ValueError:
-        raise QueryError(f"{name}={text} is no number") from None
+        raise TaskQueryError(f"{name}={text} is no number") from None
     # SQLite takes no whole number of more than 64 bits.
     if not -(2**53) <= value <= 2**53 or (low is not None and value < low):
-        raise QueryError(f"{name}={text} is out of range")
+        raise TaskQueryError(f"{name}={text} is out of range")
     return value

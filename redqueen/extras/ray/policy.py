@@ -25,7 +25,7 @@ from redqueen.engine.work import Work
 from redqueen.engine.workers.pool import partition_by_cost
 from redqueen.errors import AdapterError
 from redqueen.extras.ray.ray_cluster import Cluster, LostError, Pending, first_ready, next_of, put
-from redqueen.extras.ray.replica import Learned, MemberState, adapter_of, arrays_of, tensors_of
+from redqueen.extras.ray.replica import MemberState, UpdateResult, adapter_of, arrays_of, tensors_of
 from redqueen.extras.ray.replicas import Replicas
 from redqueen.records import Completion, MemberUpdate, OnCompletion, Progress, Prompt, PromptLengths, Request, Sample
 
@@ -207,7 +207,7 @@ class ClusterPolicy(MemberPolicy):
         self._begun = {}
         total = sum(len(sample.token_ids) for share in samples.values() for sample in share)
         done = 0
-        learned: dict[str, Learned] = {}
+        learned: dict[str, UpdateResult] = {}
         while len(learned) < len(samples):
             if not calls:
                 pending = [name for name in sorted(samples) if name not in learned]
@@ -223,12 +223,12 @@ class ClusterPolicy(MemberPolicy):
         self._work.training_s += time.perf_counter() - start
         return [learned[name].update for name in sorted(learned)]
 
-    def _moved(self, calls: Mapping[int, Sequence[Pending]]) -> dict[str, Learned]:
+    def _moved(self, calls: Mapping[int, Sequence[Pending]]) -> dict[str, UpdateResult]:
         """Hands on what owners have learned, as far as they are not lost meanwhile. Returns the members that moved."""
         actors = self.replicas.actors
-        learned: dict[str, Learned] = {}
+        learned: dict[str, UpdateResult] = {}
         for owner, (what, weights, states) in calls.items():
-            moved: list[Learned] = []
+            moved: list[UpdateResult] = []
             try:
                 moved = what.get()
                 # First the heir, and whole: from here on the update is not lost with the owner.

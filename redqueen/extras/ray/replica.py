@@ -52,7 +52,7 @@ class MemberState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
+class UpdateResult:
     """What an update did to a member."""
 
     update: MemberUpdate
@@ -191,7 +191,7 @@ class Replica:
 
     def learn(
         self, samples: Sequence[Sample], lr: float | None
-    ) -> tuple[list[Learned], list[MemberState], list[MemberState]]:
+    ) -> tuple[list[UpdateResult], list[MemberState], list[MemberState]]:
         """Updates the members of these samples, which must be owned.
 
         Returns what was learned, the members' new weights, and their new states.
@@ -204,13 +204,15 @@ class Replica:
         with self._lock:
             self._finish = self.policy.begin_update(samples)
 
-    def finish(self) -> tuple[list[Learned], list[MemberState], list[MemberState]]:
+    def finish(self) -> tuple[list[UpdateResult], list[MemberState], list[MemberState]]:
         """Makes the update that has begun; returns what `learn` does."""
         with self._lock:
             return self._learned(self._finish())
 
-    def _learned(self, updates: Sequence[MemberUpdate]) -> tuple[list[Learned], list[MemberState], list[MemberState]]:
-        learned = [Learned(update=update, version=self.policy.version(update.member)) for update in updates]
+    def _learned(
+        self, updates: Sequence[MemberUpdate]
+    ) -> tuple[list[UpdateResult], list[MemberState], list[MemberState]]:
+        learned = [UpdateResult(update=update, version=self.policy.version(update.member)) for update in updates]
         states = [self._state(update.member) for update in updates]
         return learned, [replace(state, optimizer=None) for state in states], states
 

@@ -17,7 +17,7 @@ Style = Literal["chat", "completion"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRow:
+class ExportedTask:
     """One row. Lists of plain texts, so that Arrow, JSON and pickle all carry it."""
 
     task: Task
@@ -68,14 +68,16 @@ def posed_tasks(source: str | Path) -> list[Task]:
     return posed
 
 
-def task_row(task: Task, style: Style) -> TaskRow:
+def task_row(task: Task, style: Style) -> ExportedTask:
     """Returns the row of one task. Raises UserError for a style that there is not."""
     if style not in ("chat", "completion"):
         raise UserError(f"style={style!r}: choose chat or completion")
     asked = prompts(style, GameConfig()).attempt(task, ())
     if style == "chat":
-        return TaskRow(task=task, style=style, prompt=[{"role": "user", "content": asked.text}], opening=asked.prefix)
-    return TaskRow(task=task, style=style, prompt=asked.text + asked.prefix, opening=asked.prefix)
+        return ExportedTask(
+            task=task, style=style, prompt=[{"role": "user", "content": asked.text}], opening=asked.prefix
+        )
+    return ExportedTask(task=task, style=style, prompt=asked.text + asked.prefix, opening=asked.prefix)
 
 
 def answer_in(task: Task, text: str, style: Style, opening: str = "") -> str | None:

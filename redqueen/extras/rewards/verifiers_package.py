@@ -16,7 +16,7 @@ from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.members.base_names import about_base
 from redqueen.store.dataset.files import write_tasks
-from redqueen.store.dataset.rows import Selected, Wanted
+from redqueen.store.dataset.rows import TaskFilter, TaskSelection
 
 DISTRIBUTION = "redqueen"
 VERIFIERS = "verifiers>=0.4,<0.5"
@@ -87,7 +87,7 @@ def _plain_name(name: str) -> str:
     return re.sub(r"[-_.]+", "_", name).lower()
 
 
-def write_package(folder: Path, name: str, config: Config, selected: Selected, wanted: Wanted) -> None:
+def write_package(folder: Path, name: str, config: Config, selected: TaskSelection, wanted: TaskFilter) -> None:
     """Writes the package `name` to `folder`. Raises OSError if it cannot be written."""
     code = folder / name
     code.mkdir(parents=True)
@@ -137,7 +137,7 @@ class Game(RedQueen):
 '''
 
 
-def _project(name: str, selected: Selected) -> str:
+def _project(name: str, selected: TaskSelection) -> str:
     dashed = name.replace("_", "-")
     return f"""[build-system]
 requires = ["hatchling"]
@@ -156,7 +156,7 @@ packages = ["{name}", "{name}_game"]
 """
 
 
-def _readme(name: str, config: Config, selected: Selected, wanted: Wanted) -> str:
+def _readme(name: str, config: Config, selected: TaskSelection, wanted: TaskFilter) -> str:
     dashed = name.replace("_", "-")
     run = plain(selected.records[0].run)
     return f"""# {dashed}

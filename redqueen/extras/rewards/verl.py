@@ -1,4 +1,4 @@
-"""verl's `compute_score`: `reward.custom_reward_function.path=pkg://redqueen.extras.rewards.verl`, `.name=compute_score`.
+"""verl's `compute_score`: `custom_reward_function.path=pkg://redqueen.extras.rewards.verl`, `.name=compute_score`.
 
 `verl_rows` makes the rows that verl reads from a Parquet file. Nothing here imports verl.
 """

@@ -12,7 +12,7 @@ import typer
 from redqueen.cli.command import command
 from redqueen.cli.options import AsJson, Figure, LoadPlugins, Overrides, Run, Unsafe, say_loading
 from redqueen.config.recipes import check_repeats
-from redqueen.store.allowed import Allowed
+from redqueen.store.allowed import Permissions
 
 
 @command("redqueen lineage runs/quickstart", "redqueen lineage runs/quickstart --figure tree.svg")
@@ -62,7 +62,7 @@ def retention(
     from redqueen.extras.studies.retention.command import run_retention
 
     plan = RetentionPlan(seeds, updates, tasks)
-    allowed = Allowed(load_plugins, unsafe_no_isolation)
+    allowed = Permissions(load_plugins, unsafe_no_isolation)
     raise typer.Exit(run_retention(run, step, plan, allowed, as_json=as_json, figure=figure))
 
 
@@ -90,7 +90,7 @@ def ancestry(
     say_loading()
     from redqueen.extras.studies.ancestry.command import run_ancestry
 
-    allowed = Allowed(load_plugins, unsafe_no_isolation)
+    allowed = Permissions(load_plugins, unsafe_no_isolation)
     raise typer.Exit(run_ancestry(run, epochs, tasks, attempts, students, allowed, as_json=as_json, figure=figure))
 
 

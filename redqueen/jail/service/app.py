@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from redqueen.jail import Outcome, Sandbox
 from redqueen.jail.service.hosts import is_local
-from redqueen.jail.service.wire import Most, WireError, answer, encoded, read_request
+from redqueen.jail.service.wire import RequestLimits, WireError, answer, encoded, read_request
 
 # Refuses what comes from a page in somebody's browser: no page may run programs here.
 
@@ -52,7 +52,7 @@ BODY_S = 30.0
 """How long a client may take to send its request."""
 
 
-def make_app(sandbox: Sandbox, most: Most, waiting: int = MOST_WAITING, *, local: bool) -> ASGIApp:
+def make_app(sandbox: Sandbox, most: RequestLimits, waiting: int = MOST_WAITING, *, local: bool) -> ASGIApp:
     """Returns the application. Its owner closes the sandbox, which is of the profile `PROGRAMS`.
 
     `local` says whether only this machine can ask.
@@ -65,7 +65,7 @@ def make_app(sandbox: Sandbox, most: Most, waiting: int = MOST_WAITING, *, local
 class _Service:
     """The one thing that is served."""
 
-    def __init__(self, sandbox: Sandbox, most: Most, room: _Room) -> None:
+    def __init__(self, sandbox: Sandbox, most: RequestLimits, room: _Room) -> None:
         self._sandbox = sandbox
         self._most = most
         self._room = room

@@ -36,7 +36,7 @@ class WireError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Most:
+class RequestLimits:
     """The most that one request may ask for."""
 
     seconds: float = 60.0
@@ -44,7 +44,7 @@ class Most:
     memory_mb: int = 2048
 
 
-def read_request(body: bytes, most: Most) -> Job:
+def read_request(body: bytes, most: RequestLimits) -> Job:
     """Returns the job that a request asks for. Raises WireError."""
     try:
         fields = json.loads(body)

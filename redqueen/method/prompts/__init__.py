@@ -16,7 +16,7 @@ from redqueen.method.prompts.chat import ChatPrompts, parted
 from redqueen.method.prompts.completion import CompletionPrompts
 from redqueen.method.prompts.work import WorkPrompts
 from redqueen.records import Draft, Kind, Prompt, Task
-from redqueen.tasks.kinds import Workings, Written, find_or_plain
+from redqueen.tasks.kinds import WorkedText, Workings, find_or_plain
 
 __all__ = [
     "ChatPrompts",
@@ -93,7 +93,7 @@ def work_of(prompts: Prompts, kind: Kind, text: str) -> str:
     return prompts.work(kind, text) if isinstance(prompts, WithWork) else ""
 
 
-def taken_apart(name: str, kind: Kind, text: str) -> Written:
+def taken_apart(name: str, kind: Kind, text: str) -> WorkedText:
     """Returns an attempt's work, and its answer as people are shown it, in a run whose prompts are called `name`.
 
     All of an attempt in a format without work is its answer, and so it is in a format of a plugin that is not loaded.
@@ -104,4 +104,4 @@ def taken_apart(name: str, kind: Kind, text: str) -> Written:
         return replace(written, answer=written.answer and asked.answered(written.answer))
     if name == "chat":
         return parted(text)
-    return Written(work="", answer=asked.written(text))
+    return WorkedText(work="", answer=asked.written(text))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from redqueen.config import GameConfig
 from redqueen.records import Draft, Kind, Prompt, Task
-from redqueen.tasks.kinds import Block, Written, fence, find
+from redqueen.tasks.kinds import Block, WorkedText, fence, find
 from redqueen.tasks.programs.chosen import chosen
 from redqueen.tasks.programs.fenced import Fenced, dedented
 from redqueen.tasks.programs.tagged import CLOSE, last_answer
@@ -79,10 +79,10 @@ class ChatPrompts:
         return parted(text).work
 
 
-def parted(text: str) -> Written:
+def parted(text: str) -> WorkedText:
     """Returns the work in an attempt, and its answer as it was written. Without a tag all of it is work."""
     thought, tag, answer = text.rpartition("<answer>")
-    return Written(work=(thought if tag else text).strip(), answer=answer.strip() if tag else None)
+    return WorkedText(work=(thought if tag else text).strip(), answer=answer.strip() if tag else None)
 
 
 _OTHERS = ("input", "output", "message")

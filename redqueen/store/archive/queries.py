@@ -20,7 +20,7 @@ valid task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class TaskQuery:
     """Which proposals are asked for. A field of None asks for all."""
 
     kind: Kind | None = None
@@ -69,7 +69,7 @@ _COLUMNS = (
 )
 
 
-def count(archive: ArchiveReader, wanted: Filter) -> int:
+def count(archive: ArchiveReader, wanted: TaskQuery) -> int:
     """Returns how many proposals there are of this kind."""
     numbers = _numbers(wanted)
     common = _common(wanted, numbers)
@@ -82,7 +82,7 @@ def count(archive: ArchiveReader, wanted: Filter) -> int:
 
 
 def find(
-    archive: ArchiveReader, wanted: Filter, sort: Sort, *, descending: bool, limit: int, offset: int
+    archive: ArchiveReader, wanted: TaskQuery, sort: Sort, *, descending: bool, limit: int, offset: int
 ) -> list[Line]:
     """Returns one page of proposals. Those without the number that is sorted by come last."""
     statement, values = listed(wanted)
@@ -94,7 +94,7 @@ def find(
     return lines_of(archive, [row[0] for row in page])
 
 
-def listed(wanted: Filter) -> tuple[str, list[object]]:
+def listed(wanted: TaskQuery) -> tuple[str, list[object]]:
     """Returns the statement that selects the ids of these proposals, and the values of its marks."""
     numbers = _numbers(wanted)
     common = _common(wanted, numbers)
@@ -145,7 +145,7 @@ def matches_of(archive: ArchiveReader, member: str) -> list[MatchRow]:
     return archive.rows(MatchRow, "teacher = ? OR student = ? ORDER BY step, rowid", [member, member])
 
 
-def _common(wanted: Filter, numbers: _Conditions) -> _Conditions:
+def _common(wanted: TaskQuery, numbers: _Conditions) -> _Conditions:
     """Returns the conditions on what both the listing and the tallies have, next to those on numbers."""
     where = _Conditions()
     where.add("kind = ?", wanted.kind)
@@ -166,7 +166,7 @@ def _common(wanted: Filter, numbers: _Conditions) -> _Conditions:
     return where
 
 
-def _numbers(wanted: Filter) -> _Conditions:
+def _numbers(wanted: TaskQuery) -> _Conditions:
     """Returns the conditions on what only the listing has."""
     where = _Conditions()
     where.add("nodes >= ?", wanted.nodes)

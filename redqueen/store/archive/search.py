@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from redqueen.store.archive.queries import Filter, listed
+from redqueen.store.archive.queries import TaskQuery, listed
 from redqueen.store.archive.reader import ArchiveReader
 
 SECONDS = 0.2
@@ -20,7 +20,7 @@ Where = Literal["tasks", "answers"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchResult:
     """What was found, and which steps were read for it."""
 
     ids: tuple[str, ...]
@@ -34,8 +34,15 @@ class Found:
 
 
 def containing(
-    archive: ArchiveReader, text: str, where: Where, wanted: Filter, *, last: int, limit: int, seconds: float = SECONDS
-) -> Found:
+    archive: ArchiveReader,
+    text: str,
+    where: Where,
+    wanted: TaskQuery,
+    *,
+    last: int,
+    limit: int,
+    seconds: float = SECONDS,
+) -> SearchResult:
     """Returns those of the wanted proposals, up to the step `last`, whose texts contain `text`; the newest first.
 
     Capital letters of ASCII are as good as small ones. In "tasks" it looks at the program, its message and what the
@@ -66,7 +73,9 @@ def containing(
     return _read(hits, range(newest, first - 1, -1), limit, seconds)
 
 
-def led_to(archive: ArchiveReader, name: str, *, first: int, last: int, limit: int, seconds: float = SECONDS) -> Found:
+def led_to(
+    archive: ArchiveReader, name: str, *, first: int, last: int, limit: int, seconds: float = SECONDS
+) -> SearchResult:
     """Returns the proposals of these steps whose prompts showed the task `name`, the oldest first."""
     statement = "SELECT id FROM proposals WHERE step = ? AND instr(reference_ids, ?) > 0 ORDER BY rowid"
     # The ids are a list in JSON, so a whole name is one in quotes.
@@ -77,7 +86,7 @@ def _names(archive: ArchiveReader, statement: str, values: Sequence[object]) -> 
     return [row[0] for row in archive.select(statement, values)]
 
 
-def _read(hits: Callable[[int], list[str]], steps: range, limit: int, seconds: float) -> Found:
+def _read(hits: Callable[[int], list[str]], steps: range, limit: int, seconds: float) -> SearchResult:
     """Returns the hits of these steps, as far as the time and the limit reach; a step that was begun is finished."""
     ids: list[str] = []
     end = time.monotonic() + seconds
@@ -88,4 +97,6 @@ def _read(hits: Callable[[int], list[str]], steps: range, limit: int, seconds: f
         if len(ids) >= limit or time.monotonic() > end:
             break
     walked = steps[:read]
-    return Found(ids=tuple(ids), first=min(walked, default=0), last=max(walked, default=0), complete=read == len(steps))
+    return SearchResult(
+        ids=tuple(ids), first=min(walked, default=0), last=max(walked, default=0), complete=read == len(steps)
+    )

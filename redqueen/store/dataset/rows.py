@@ -60,7 +60,7 @@ class TaskRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class TaskFilter:
     """Which tasks are exported."""
 
     kind: Kind | None = None
@@ -72,7 +72,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selected:
+class TaskSelection:
     """The tasks that are exported, oldest first, and how many are not."""
 
     records: tuple[TaskRecord, ...]
@@ -137,7 +137,7 @@ def _record(
     )
 
 
-def select(records: Iterable[TaskRecord], wanted: Wanted) -> Selected:
+def select(records: Iterable[TaskRecord], wanted: TaskFilter) -> TaskSelection:
     """Returns the tasks that are wanted. Those alike to a reserved program never are."""
     chosen: list[TaskRecord] = []
     seen: set[tuple[Kind, str]] = set()
@@ -156,7 +156,7 @@ def select(records: Iterable[TaskRecord], wanted: Wanted) -> Selected:
         else:
             seen.add((record.kind, record.shape))
             chosen.append(record)
-    return Selected(
+    return TaskSelection(
         records=tuple(chosen),
         total=len(every),
         reserved=left_out["reserved"],
@@ -165,7 +165,7 @@ def select(records: Iterable[TaskRecord], wanted: Wanted) -> Selected:
     )
 
 
-def _fits(record: TaskRecord, wanted: Wanted) -> bool:
+def _fits(record: TaskRecord, wanted: TaskFilter) -> bool:
     if wanted.kind not in (None, record.kind):
         return False
     if wanted.solve_rate is None:

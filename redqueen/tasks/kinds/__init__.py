@@ -28,7 +28,7 @@ from redqueen.tasks.kinds.kind import (
     validation,
 )
 from redqueen.tasks.kinds.language import Half, Language, Recipe, SeedError, Words
-from redqueen.tasks.kinds.work import Run, Workings, Written
+from redqueen.tasks.kinds.work import Run, WorkedText, Workings
 
 __all__ = [
     "BUILT_IN",
@@ -45,8 +45,8 @@ __all__ = [
     "TaskKind",
     "Trial",
     "Words",
+    "WorkedText",
     "Workings",
-    "Written",
     "attempt_verdict",
     "fence",
     "find",

@@ -20,7 +20,7 @@ from redqueen.tasks.kinds.kind import (
     program_above,
 )
 from redqueen.tasks.kinds.telling import holds
-from redqueen.tasks.kinds.work import Workings, Written
+from redqueen.tasks.kinds.work import WorkedText, Workings
 
 
 class Abduction(TaskKind):
@@ -68,13 +68,13 @@ class Abduction(TaskKind):
         # The prompt holds the beginning of the first call.
         return "\n".join(parts).removeprefix(self._opening)
 
-    def read_work(self, text: str) -> Written:
+    def read_work(self, text: str) -> WorkedText:
         lines = text.strip("\n").split("\n")
         calls = [number for number, line in enumerate(lines) if number and self._tried(line) is not None]
         place = calls[-1] if calls else 0
         answer = self._tried(lines[place]) if place else self.read_answer(lines[0])
         work = "\n".join([*lines[:place], *lines[place + 1 :]])
-        return Written(work=work, answer=answer)
+        return WorkedText(work=work, answer=answer)
 
     def _tried(self, line: str) -> str | None:
         """Returns the input that a line of work tries, None if it tries none."""

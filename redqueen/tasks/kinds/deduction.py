@@ -18,7 +18,7 @@ from redqueen.tasks.kinds.kind import (
     program_above,
 )
 from redqueen.tasks.kinds.telling import holds
-from redqueen.tasks.kinds.work import Workings, Written, after_arrow
+from redqueen.tasks.kinds.work import WorkedText, Workings, after_arrow
 
 
 class Deduction(TaskKind):
@@ -54,7 +54,7 @@ class Deduction(TaskKind):
     def _same(self, value: str, other: str) -> bool:
         return self.language.identity_of(value) == self.language.identity_of(other)
 
-    def read_work(self, text: str) -> Written:
+    def read_work(self, text: str) -> WorkedText:
         return after_arrow(text, self._is_value)
 
     def _is_value(self, text: str) -> bool:

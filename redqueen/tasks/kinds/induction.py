@@ -25,7 +25,7 @@ from redqueen.tasks.kinds.kind import (
     input_blocks,
 )
 from redqueen.tasks.kinds.telling import holds_code
-from redqueen.tasks.kinds.work import Workings, Written
+from redqueen.tasks.kinds.work import WorkedText, Workings
 
 _WORD = re.compile(r"\w+")
 NO_MESSAGE = "see the examples"
@@ -115,13 +115,13 @@ class Induction(TaskKind):
             return None
         return "\n".join([task.program, *map(self.language.comment, [self.language.call(given), *lines])])
 
-    def read_work(self, text: str) -> Written:
+    def read_work(self, text: str) -> WorkedText:
         lines = text.strip("\n").split("\n")
         mark = self.language.comment("").strip()
         end = len(lines)
         while end and lines[end - 1].startswith(mark):
             end -= 1
-        return Written(work="\n".join(lines[end:]), answer=self.read_answer("\n".join(lines[:end])))
+        return WorkedText(work="\n".join(lines[end:]), answer=self.read_answer("\n".join(lines[:end])))
 
     def goal(self, counts: InputCounts) -> str:
         return (

@@ -14,7 +14,7 @@ from redqueen.errors import UserError
 from redqueen.jail import Job, Outcome
 from redqueen.records import Answer, Draft, Pair, Prompt, Proposal, Status, Task, Verdict
 from redqueen.tasks.kinds.language import Language
-from redqueen.tasks.kinds.work import Workings, Written
+from redqueen.tasks.kinds.work import WorkedText, Workings
 
 Block = tuple[str, str]
 """The name and the body of a fenced block in a chat text."""
@@ -231,9 +231,9 @@ class TaskKind:
         """Returns the text with which a student works `task` out and answers it as recorded; None if there is none."""
         del task, workings
 
-    def read_work(self, text: str) -> Written:
+    def read_work(self, text: str) -> WorkedText:
         """Returns the work and the answer in a student's text."""
-        return Written(work="", answer=self.read_answer(text))
+        return WorkedText(work="", answer=self.read_answer(text))
 
     # Chat prompts: a description of what is asked, and an answer in fenced blocks.
 

@@ -29,7 +29,7 @@ class Workings(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WorkedText:
     """A student's text, taken apart."""
 
     work: str
@@ -38,7 +38,7 @@ class Written:
     """What is judged; None if there is none."""
 
 
-def after_arrow(text: str, is_value: Callable[[str], bool]) -> Written:
+def after_arrow(text: str, is_value: Callable[[str], bool]) -> WorkedText:
     """Returns the value behind the last arrow of a text, and all before it as its work.
 
     A value may itself hold an arrow, in a string. So it is the shortest end of the last line that is a value.
@@ -48,4 +48,4 @@ def after_arrow(text: str, is_value: Callable[[str], bool]) -> Written:
     ends = [ARROW.join(pieces[first:]) for first in range(len(pieces) - 1, 0, -1)]
     # Where no end is a value, the last piece is judged, and found to be none.
     answer = next(filter(is_value, ends), pieces[-1])
-    return Written(work=text.removesuffix(answer).removesuffix(ARROW).strip("\n"), answer=answer.strip() or None)
+    return WorkedText(work=text.removesuffix(answer).removesuffix(ARROW).strip("\n"), answer=answer.strip() or None)

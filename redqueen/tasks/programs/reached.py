@@ -24,7 +24,7 @@ _PLAIN = (
 _METHOD_DECORATORS = frozenset({"staticmethod", "classmethod", "property"})
 
 
-class Used:
+class UsedNames:
     """The names that a program uses. Scopes are not told apart: a name that is read anywhere counts as used."""
 
     def __init__(self, tree: ast.Module) -> None:
@@ -75,7 +75,7 @@ class Used:
 class Unused(ast.NodeTransformer):
     """Removes what is not among the names that are used. `changed` says whether anything was."""
 
-    def __init__(self, used: Used) -> None:
+    def __init__(self, used: UsedNames) -> None:
         self.used = used
         self.changed = False
 
@@ -192,7 +192,7 @@ def reached_tree(tree: ast.Module) -> ast.Module:
         while changed:
             branches = Branches()
             tree = branches.visit(tree)
-            unused = Unused(Used(tree))
+            unused = Unused(UsedNames(tree))
             tree = unused.visit(tree)
             changed = branches.changed or unused.changed
         return tree

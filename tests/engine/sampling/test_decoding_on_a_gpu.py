@@ -11,7 +11,7 @@ from redqueen.engine.kernels import low_rank
 from redqueen.engine.kernels.cached_heads import cached_heads
 from redqueen.engine.sampling.decode_step import TorchDecodeStep, WrittenApart
 from redqueen.engine.sampling.kv_cache import KVCache
-from redqueen.engine.sampling.recorded import Repeated, recorder_of
+from redqueen.engine.sampling.recorded import Repeater, recorder_of
 
 pytestmark = [
     pytest.mark.gpu,
@@ -108,7 +108,7 @@ def steps(*, record: bool) -> list[Tensor]:
         hidden_RH.copy_(step(token_R))
 
     recorder = recorder_of(GPU) if record and step.recordable else None
-    repeat = Repeated(recorder) if recorder else None
+    repeat = Repeater(recorder) if recorder else None
     states: list[Tensor] = []
     with torch.inference_mode():
         for turn in range(6):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from redqueen.engine.sampling import recorded
-from redqueen.engine.sampling.recorded import Repeated, Work, bucket_of
+from redqueen.engine.sampling.recorded import Repeater, Work, bucket_of
 from redqueen.errors import ModelError
 
 
@@ -41,7 +41,7 @@ class Log:
 
 def test_work_is_done_as_it_is_first_then_recorded_then_repeated() -> None:
     log = Log()
-    repeat = Repeated(log)
+    repeat = Repeater(log)
     done: list[str] = []
     for key in ("a", "a", "b", "a", "b"):
         repeat(key, lambda key=key: done.append(key))
@@ -68,7 +68,7 @@ def test_after_a_failed_recording_work_is_done_as_it_is_and_one_line_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log = Refusing()
-    repeat = Repeated(log)
+    repeat = Repeater(log)
     done: list[str] = []
     for key in ("a", "a", "b", "a", "b"):
         repeat(key, lambda key=key: done.append(key))
@@ -81,7 +81,7 @@ def test_after_a_failed_recording_work_is_done_as_it_is_and_one_line_says_so(
 
 @pytest.mark.usefixtures("no_failure")
 def test_work_that_cannot_be_done_raises_what_is_wrong_with_it(caplog: pytest.LogCaptureFixture) -> None:
-    repeat = Repeated(Refusing())
+    repeat = Repeater(Refusing())
 
     def work() -> None:
         raise ZeroDivisionError

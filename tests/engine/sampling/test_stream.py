@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from redqueen.base.futures import finished
-from redqueen.base.request_stream import Further, in_rounds
+from redqueen.base.request_stream import FollowUp, in_rounds
 from redqueen.config import SamplingConfig
 from redqueen.engine.sampling import continuous_batch
 from redqueen.engine.sampling.completion import Row
@@ -34,10 +34,10 @@ def further(index: int) -> list[Request]:
     return [request("bca"[index % 3], "q" * (1 + index), 100 * index + n, 2 + index) for n in range(3)]
 
 
-def at_once(index: int, completion: Completion) -> Further[list[Request]] | None:
+def at_once(index: int, completion: Completion) -> FollowUp[list[Request]] | None:
     """Leads to further requests whose verdict is there at once."""
     del completion
-    return Further(finished(index), further) if index < FIRST else None
+    return FollowUp(finished(index), further) if index < FIRST else None
 
 
 def by_request(completions: Sequence[Completion]) -> dict[tuple[Any, ...], Completion]:
@@ -72,13 +72,13 @@ def test_a_late_verdict_changes_no_bit(tiny_policy: Build) -> None:
     policy = tiny_policy(sampling=SamplingConfig(batch_rows=7))
     rng = random.Random(0)
 
-    def in_a_while(index: int, completion: Completion) -> Further[list[Request]] | None:
+    def in_a_while(index: int, completion: Completion) -> FollowUp[list[Request]] | None:
         del completion
         if index >= FIRST:
             return None
         verdict: Future[int] = Future()
         threading.Timer(rng.random() / 50, verdict.set_result, (index,)).start()
-        return Further(verdict, further)
+        return FollowUp(verdict, further)
 
     requests = first_requests()
     assert policy.stream(requests, in_a_while, 3 * FIRST) == policy.stream(requests, at_once, 3 * FIRST)
@@ -88,9 +88,9 @@ def test_what_is_too_long_for_the_batch_gets_another_one(tiny_policy: Build) -> 
     policy = tiny_policy()
     long = request("b", "y" * 60, 5, 30)
 
-    def follow(index: int, completion: Completion) -> Further[list[Request]] | None:
+    def follow(index: int, completion: Completion) -> FollowUp[list[Request]] | None:
         del completion
-        return None if index else Further(finished([long, request("c", "z", 6, 3)]), list)
+        return None if index else FollowUp(finished([long, request("c", "z", 6, 3)]), list)
 
     written = policy.stream([request("a", "x", 1, 5)], follow, 2)
     assert len(written) == 3
@@ -101,7 +101,7 @@ def test_an_error_of_the_judge_ends_the_stream(tiny_policy: Build) -> None:
     failed: Future[list[Request]] = Future()
     failed.set_exception(OSError("no space left"))
     with pytest.raises(OSError, match="no space left"):
-        tiny_policy().stream(crowd(3), lambda index, _: Further(failed, list) if index == 1 else None, 1)
+        tiny_policy().stream(crowd(3), lambda index, _: FollowUp(failed, list) if index == 1 else None, 1)
 
 
 class NoDevice:
@@ -168,8 +168,8 @@ def test_one_stream_takes_fewer_decode_steps_than_two_waves(
     waves += steps(valid, lambda _: None, 0)
     again = [RowGroup(0, (1,), [row(one.rows[0].index, one.max_tokens)]) for one in first]
 
-    def lead_on(ended: Row) -> Further[list[RowGroup]] | None:
-        return Further(finished(ended.index), attempts_at) if ended.index < 192 else None
+    def lead_on(ended: Row) -> FollowUp[list[RowGroup]] | None:
+        return FollowUp(finished(ended.index), attempts_at) if ended.index < 192 else None
 
     stream = steps(again, lead_on, 192 * 8)
     # docs/SCALING.md names these numbers.

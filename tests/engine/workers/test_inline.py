@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from redqueen.base.futures import finished
-from redqueen.base.request_stream import Further
+from redqueen.base.request_stream import FollowUp
 from redqueen.engine.sampling import decode_step
 from redqueen.engine.sampling.kv_cache import KVCache
 from redqueen.engine.workers import inline
@@ -51,10 +51,10 @@ def test_a_cache_is_gone_before_the_next_one_is_made(
     monkeypatch.setattr(decode_step, "KVCache", make)
     monkeypatch.setattr(inline, "release_unused", release)
 
-    def follow(index: int, completion: Completion) -> Further[list[Request]] | None:
+    def follow(index: int, completion: Completion) -> FollowUp[list[Request]] | None:
         del completion
         # Too long for the batch that is running.
-        return None if index else Further(finished([request("b", "y" * 60, 5, 30)]), list)
+        return None if index else FollowUp(finished([request("b", "y" * 60, 5, 30)]), list)
 
     assert len(policy.stream([request("a", "x", 1, 5)], follow, 1)) == 2
     assert events == ["memory given back beside 0", *["a cache beside 0", "memory given back beside 0"] * 2]

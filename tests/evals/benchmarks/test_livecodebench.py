@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from redqueen.errors import UserError
-from redqueen.evals.benchmarks.benchmark import Loaded
+from redqueen.evals.benchmarks.benchmark import ProblemSet
 from redqueen.evals.benchmarks.registry import load
 from redqueen.extras.benchmarks.graders.livecodebench import LiveCodeBenchGrader
 from redqueen.extras.benchmarks.livecodebench import LIVECODEBENCH, load_plain, unpacked_tests
@@ -20,13 +20,13 @@ from tests.evals.benchmarks import rows
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+def small(tmp_path_factory: pytest.TempPathFactory) -> ProblemSet:
     folder = tmp_path_factory.mktemp("data")
     rows.write(folder / "livecodebench.jsonl", rows.LIVECODEBENCH)
     return load(LIVECODEBENCH, folder, None)
 
 
-def test_public_tests_come_first_and_private_ones_are_unpacked(small: Loaded) -> None:
+def test_public_tests_come_first_and_private_ones_are_unpacked(small: ProblemSet) -> None:
     function, program = small.problems
     assert function.data["function"] == "double"
     assert [test["input"] for test in function.data["tests"]] == ["[1, 2]", "[]", "[5]"]
@@ -35,7 +35,7 @@ def test_public_tests_come_first_and_private_ones_are_unpacked(small: Loaded) ->
     assert (small.available, small.whole) == (2, False)
 
 
-def test_a_prompt_shows_the_start_of_a_function_and_no_test_that_is_private(small: Loaded) -> None:
+def test_a_prompt_shows_the_start_of_a_function_and_no_test_that_is_private(small: ProblemSet) -> None:
     function, program = small.problems
     asked = LIVECODEBENCH.pose(function, "chat")
     assert asked.chat
@@ -45,7 +45,7 @@ def test_a_prompt_shows_the_start_of_a_function_and_no_test_that_is_private(smal
 
 
 @pytest.mark.integration
-def test_functions_and_programs_are_judged(small: Loaded) -> None:
+def test_functions_and_programs_are_judged(small: ProblemSet) -> None:
     answers = {
         rows.DOUBLE + "return [2 * number for number in numbers]": ("correct", "wrong"),
         rows.DOUBLE + "return numbers": ("wrong", "wrong"),

@@ -16,7 +16,7 @@ from redqueen.method.prompts import prompts
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request, Sampler
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.dataset.rows import Wanted, read_tasks, select
+from redqueen.store.dataset.rows import TaskFilter, read_tasks, select
 from redqueen.store.directory import RunDirectory
 from redqueen.store.tasks import proposals
 from tests import toy
@@ -84,7 +84,7 @@ def test_a_run_plays_python_and_sql(
     shown = capsys.readouterr().out
     assert f"    SELECT max(a) FROM t\n    -- t(a, b)\n    [(2,)] <- ?\n  T0's answer  {ONE}\n" in shown
     records = read_tasks(tmp_path / "run")
-    assert len(select(records, Wanted(kind="sql_f")).records) == sum(one.kind == "sql_f" for one in records)
+    assert len(select(records, TaskFilter(kind="sql_f")).records) == sum(one.kind == "sql_f" for one in records)
     assert {record.shown for record in records if record.kind == "sql_f"} == {2}
 
 

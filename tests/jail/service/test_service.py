@@ -17,7 +17,7 @@ from redqueen.base.server import bind
 from redqueen.errors import UserError
 from redqueen.jail import PROGRAMS, Limits, Sandbox
 from redqueen.jail.service.app import make_app
-from redqueen.jail.service.wire import Most
+from redqueen.jail.service.wire import RequestLimits
 from tests.jail.service.served import post, python, service
 
 CLIENTS = 64
@@ -150,7 +150,7 @@ def test_a_full_queue_is_a_504_and_clients_that_go_leave_it() -> None:
         return full, left, ended, await ask(app, fair, stays)
 
     with Sandbox(PROGRAMS.with_limits(limits), workers=1) as sandbox:
-        app = make_app(sandbox, Most(seconds=5.0, memory_mb=64), waiting=2, local=True)
+        app = make_app(sandbox, RequestLimits(seconds=5.0, memory_mb=64), waiting=2, local=True)
         assert asyncio.run(play(app)) == (504, 499, 200, 200)
 
 
@@ -188,7 +188,7 @@ def test_half_requests_hold_no_place_and_no_bytes_that_they_did_not_send(monkeyp
         return [*during, await ask(app, fair, never)], left
 
     with Sandbox(PROGRAMS, workers=1) as sandbox:
-        app = make_app(sandbox, Most(seconds=5.0, memory_mb=64), waiting=2, local=True)
+        app = make_app(sandbox, RequestLimits(seconds=5.0, memory_mb=64), waiting=2, local=True)
         assert asyncio.run(play(app)) == ([200, 200, 504, 200], [408] * 10)
 
 

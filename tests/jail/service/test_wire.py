@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from redqueen.jail import Limits, Outcome
-from redqueen.jail.service.wire import Most, WireError, answer, encoded, read_request
+from redqueen.jail.service.wire import RequestLimits, WireError, answer, encoded, read_request
 
-MOST = Most(seconds=20.0, memory_mb=1024)
+MOST = RequestLimits(seconds=20.0, memory_mb=1024)
 
 
 def asked(**fields: Any) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 
 from redqueen import plugins
 from redqueen.config import Config, ConfigError
-from redqueen.extras.page.tasks import QueryError, read_filter
+from redqueen.extras.page.tasks import TaskQueryError, read_filter
 from redqueen.plugins import PluginError
 from redqueen.records import Pair, Task
 from redqueen.run.recording.terminal import legend, short_names
@@ -84,5 +84,5 @@ def test_a_line_names_kinds_by_a_letter_where_that_is_enough() -> None:
 
 def test_the_page_filters_by_the_kinds_of_the_run() -> None:
     assert read_filter({"kind": "code_x"}, (*NAMES, "code_x")).kind == "code_x"
-    with pytest.raises(QueryError, match="kind=code_x: choose one of code_o"):
+    with pytest.raises(TaskQueryError, match="kind=code_x: choose one of code_o"):
         read_filter({"kind": "code_x"}, NAMES)

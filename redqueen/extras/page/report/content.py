@@ -14,7 +14,7 @@ from redqueen.extras.page.state import state
 from redqueen.extras.page.task import task_view
 from redqueen.extras.page.views import evaluation
 from redqueen.store.archive import queries
-from redqueen.store.archive.queries import Filter
+from redqueen.store.archive.queries import TaskQuery
 from redqueen.store.directory import RunError
 from redqueen.store.metrics import StepMetrics
 
@@ -67,10 +67,10 @@ def tasks(run: LiveRun) -> dict[str, list[dict[str, Any]]]:
     last quarter of the steps, always the same ones.
     """
     last = run.lines()[-1]["step"]
-    late = Filter(first=last - last // 4 + 1) if last >= 4 else Filter()
+    late = TaskQuery(first=last - last // 4 + 1) if last >= 4 else TaskQuery()
     with run.archive() as archive:
         # The highest reward belongs to a task that is solved seldom, but solved.
-        best = queries.find(archive, Filter(), "reward", descending=True, limit=SHOWN, offset=0)
+        best = queries.find(archive, TaskQuery(), "reward", descending=True, limit=SHOWN, offset=0)
         count = queries.count(archive, late)
         offsets = sorted(random.Random(0).sample(range(count), min(SHOWN, count)))
         typical = [queries.find(archive, late, "step", descending=False, limit=1, offset=offset) for offset in offsets]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from redqueen.analysis.dynamics.verdict import Verdict
+from redqueen.analysis.dynamics.verdict import RunVerdict
 from redqueen.analysis.dynamics.words import HEAD, oscillation_words, trend_rows
 from redqueen.extras.page.live_run import LiveRun
 from redqueen.extras.page.report.content import check, facts, views
@@ -27,7 +27,7 @@ def page(run: LiveRun) -> str:
     return document(f"{title} · Red Queen", _body(title, facts(run), verdict), data, "report.js")
 
 
-def verdict_section(verdict: Verdict) -> str:
+def verdict_section(verdict: RunVerdict) -> str:
     """Returns the verdict, the numbers that it rests on and what it leaves open."""
     rows = trend_rows(verdict)
     numbers = table(HEAD, rows) if rows else ""
@@ -37,7 +37,7 @@ def verdict_section(verdict: Verdict) -> str:
     )
 
 
-def _body(title: str, known: dict[str, str], verdict: Verdict) -> str:
+def _body(title: str, known: dict[str, str], verdict: RunVerdict) -> str:
     costs = " · ".join(f"{escape(name)} {escape(value)}" for name, value in known.items())
     names = ("evaluation", "overview", "league", "matrix", "tree", "tasks")
     sections = "".join(f'<section id="{name}"></section>' for name in names)

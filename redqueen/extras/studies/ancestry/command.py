@@ -31,7 +31,7 @@ from redqueen.extras.studies.ancestry.summary import Finding, rates, students, t
 from redqueen.run.recording.task_reporter import TaskReporter
 from redqueen.run.recording.terminal import percent
 from redqueen.run.session import fit
-from redqueen.store.allowed import Allowed, playable
+from redqueen.store.allowed import Permissions, playable
 from redqueen.store.directory import RunDirectory
 
 # The matrix of an ancestry study as a heat map, with its margins over time.
@@ -138,7 +138,7 @@ def run_ancestry(
     tasks: int,
     attempts: int,
     most: int,
-    allowed: Allowed,
+    allowed: Permissions,
     *,
     as_json: bool,
     figure: Path | None,

@@ -23,7 +23,7 @@ from redqueen.cli.tables import mean_and_deviation, table_console
 from redqueen.extras.studies.retention.study import COPY, MEAN, RetentionPlan, RetentionTrial, retention, slots_needed
 from redqueen.run.recording.task_reporter import TaskReporter
 from redqueen.run.session import fit
-from redqueen.store.allowed import Allowed, playable
+from redqueen.store.allowed import Permissions, playable
 from redqueen.store.directory import RunDirectory
 
 # What the trials of a retention study say about each operator.
@@ -210,7 +210,7 @@ mean: whether the interval of the difference of late from that control's is abov
 
 
 def run_retention(
-    run: Path, step: int | None, plan: RetentionPlan, allowed: Allowed, *, as_json: bool, figure: Path | None
+    run: Path, step: int | None, plan: RetentionPlan, allowed: Permissions, *, as_json: bool, figure: Path | None
 ) -> int:
     """Runs the experiment and prints its table; returns the exit code.
 

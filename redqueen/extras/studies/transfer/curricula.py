@@ -23,7 +23,7 @@ from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Sampler, Task
 from redqueen.store.dataset.files import is_exported
 from redqueen.store.dataset.fixed import exported_tasks, task_of
-from redqueen.store.dataset.rows import TaskRecord, Wanted, read_tasks, select
+from redqueen.store.dataset.rows import TaskFilter, TaskRecord, read_tasks, select
 from redqueen.store.directory import RunDirectory
 from redqueen.store.files import damage_of
 from redqueen.tasks.kinds import find
@@ -130,7 +130,7 @@ def _parts(source: Path) -> list[Curriculum]:
     third = steps // 3
     if not third:
         raise UserError(f"{source} has {steps} steps: its first and last third need at least 3")
-    records = select(written, Wanted()).records
+    records = select(written, TaskFilter()).records
     first = [record for record in records if record.step <= third]
     last = [record for record in records if record.step > steps - third]
     return [
