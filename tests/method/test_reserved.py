@@ -83,4 +83,4 @@ def test_only_evaluation_reads_the_reserved_programs_and_others_only_refuse_them
             if called and node.func.attr == "reserved":
                 readers.add(path.relative_to(root).parts[0])
     # A language reads its own.
-    assert readers == {"evals", "kinds"}
+    assert readers == {"evals", "tasks", "extras"}

@@ -25,7 +25,7 @@ from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.attention import SharedPrefix
 from redqueen.engine.model.base import Base
 from redqueen.engine.model.decoder import FAMILIES, Decoder, decoder_of
-from redqueen.engine.sampling import cached_attention
+from redqueen.engine.sampling import decode_step as module
 from redqueen.engine.sampling.decode_step import TorchDecodeStep, decode_step
 from redqueen.engine.sampling.kv_cache import KVCache, Prefill, PrefillEntry
 from redqueen.engine.sampling.numba_decode_step import NumbaDecodeStep
@@ -125,7 +125,7 @@ def test_in_bf16_a_gpus_steps_are_no_further_from_the_exact_numbers_than_plain_o
     stand_ins.on_cpu()
     monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
     monkeypatch.delenv("REDQUEEN_KERNELS")
-    with mock.patch.object(cached_attention, "cached_heads", wraps=cached_attention.cached_heads) as written:
+    with mock.patch.object(module, "cached_heads", wraps=module.cached_heads) as written:
         gpus = stepped(TorchDecodeStep, rounded, bank_of(rounded), slots, tokens).double() - truth
     assert written.call_count == tokens * len(rounded.layers)
     assert 0 < gpus.norm() < 1.1 * plain.norm() < 0.1 * truth.norm()

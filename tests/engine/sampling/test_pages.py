@@ -14,7 +14,7 @@ from redqueen.config import SamplingConfig
 from redqueen.engine.kernels.flash import flash_takes_pages
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.base import Base
-from redqueen.engine.sampling import cached_attention, pages, recorded
+from redqueen.engine.sampling import decode_step, pages, recorded
 from redqueen.engine.sampling.continuous_batch import ContinuousBatch
 from redqueen.engine.sampling.decode_step import TorchDecodeStep, WrittenApart, WrittenAtOnce
 from redqueen.engine.sampling.device_batch import DeviceBatch
@@ -259,8 +259,8 @@ def test_pages_that_flash_attention_cannot_read_are_read_by_plain_products(
     expected = tiny_policy(sampling=pressed()).sample(everyone())
     stand_ins.on_cpu()
     monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
-    monkeypatch.setattr(cached_attention, "has_flash", lambda _: True)
-    monkeypatch.setattr(cached_attention, "flash_takes_pages", lambda: False)
+    monkeypatch.setattr(decode_step, "has_flash", lambda _: True)
+    monkeypatch.setattr(decode_step, "flash_takes_pages", lambda: False)
     assert all_same(expected, tiny_policy(sampling=pressed()).sample(everyone()))
 
 

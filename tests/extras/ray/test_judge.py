@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from redqueen.config import SandboxConfig
-from redqueen.extras.ray import judge as module
+from redqueen.extras.ray import verifier as module
 from redqueen.extras.ray.verifier import Judge
 from redqueen.jail import IsolationError
 

@@ -13,7 +13,7 @@ import pytest
 
 from redqueen.config import ConfigError
 from redqueen.config.recipes import configure
-from redqueen.extras.studies.sweep import held_out
+from redqueen.extras.studies.sweep import command
 from redqueen.extras.studies.sweep.command import rows, run_sweep
 from redqueen.extras.studies.sweep.grid import Combination, grid
 from redqueen.extras.studies.sweep.runs import SweepRun
@@ -135,15 +135,15 @@ def test_a_kept_score_of_other_tasks_is_measured_again(tmp_path: Path, monkeypat
         measured.append(run.config.game.kinds)
         return {"S0": 0.5}
 
-    monkeypatch.setattr(held_out, "_measure", measure)
+    monkeypatch.setattr(command, "_measure", measure)
 
     def score(kinds: str) -> float:
         config = START.override([f"game.kinds={kinds}"])
-        return held_out.held_out_score(SweepRun("all", 0, (), config, tmp_path / "seed-0"), 3, lambda: None)
+        return command.held_out_score(SweepRun("all", 0, (), config, tmp_path / "seed-0"), 3, lambda: None)
 
     assert [score("code_o,code_i"), score("code_i,code_o"), score("code_o,code_f")] == [0.5] * 3
     assert measured == [("code_o", "code_i"), ("code_o", "code_f")]
-    monkeypatch.setattr(held_out, "__version__", "0.0.0")
+    monkeypatch.setattr(command, "__version__", "0.0.0")
     score("code_o,code_f")
     assert len(measured) == 3
 

@@ -17,7 +17,10 @@ from redqueen.engine.workers.inline import InlineExecutor
 from redqueen.extras.vllm.engine import Engine
 from redqueen.extras.vllm.executor import VllmExecutor
 from redqueen.extras.vllm.server import Server
+from tests.engine.conftest import bases, tiny_policy
 from tests.reference import noisy
+
+__all__ = ["bases", "tiny_policy"]
 
 SLOTS = 4
 MEMBERS = "abc"

@@ -12,7 +12,7 @@ import torch
 from redqueen.base.optional import MissingLibraryError
 from redqueen.config import Config, ConfigError
 from redqueen.engine.adapters.peft_files import load_adapter
-from redqueen.extras.vllm import adapter_versions, engine
+from redqueen.extras.vllm import adapter_versions
 from redqueen.extras.vllm.adapter_versions import AdapterVersions
 from tests.engine.conftest import Build
 from tests.engine.samples import samples
@@ -113,10 +113,10 @@ def test_the_scale_is_folded_once(tiny_policy: Build) -> None:
 
 
 def test_a_missing_vllm_is_one_line_before_the_run_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "is_installed", lambda library: False)
-    engine.check_engine(Config())
+    monkeypatch.setattr(vllm_limits, "is_installed", lambda library: False)
+    vllm_limits.check_engine(Config())
     with pytest.raises(MissingLibraryError) as caught:
-        engine.check_engine(Config().override(["sampling.engine=vllm"]))
+        vllm_limits.check_engine(Config().override(["sampling.engine=vllm"]))
     assert str(caught.value) == (
         "sampling.engine=vllm needs vllm, which is not installed: pip install 'redqueen[vllm]'"
     )
@@ -125,5 +125,5 @@ def test_a_missing_vllm_is_one_line_before_the_run_starts(monkeypatch: pytest.Mo
 def test_one_process_cannot_sample_while_it_learns() -> None:
     ahead = Config().override(["learning.max_staleness=1"])
     with pytest.raises(ConfigError, match=r"sampling.engine=vllm, or --ray"):
-        engine.check_engine(ahead)
-    engine.check_engine(ahead.override(["cluster.address=local"]))
+        vllm_limits.check_engine(ahead)
+    vllm_limits.check_engine(ahead.override(["cluster.address=local"]))
