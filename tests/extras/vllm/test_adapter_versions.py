@@ -11,6 +11,7 @@ import torch
 
 from redqueen.base.optional import MissingLibraryError
 from redqueen.config import Config, ConfigError
+from redqueen.engine import vllm_limits
 from redqueen.engine.adapters.peft_files import load_adapter
 from redqueen.extras.vllm import adapter_versions
 from redqueen.extras.vllm.adapter_versions import AdapterVersions
