@@ -39,7 +39,7 @@ NOTES = (
 )
 # vLLM and this project need different versions of torch, so that the two cannot be in one environment. A contender that
 # was never run would be no measurement.
-VLLM = "not measured: 0.33 asks for exactly torch 2.14 (docs/BENCHMARKS.md)"
+VLLM = "not measured: 0.33 asks for exactly torch 2.14 (docs/reports/BENCHMARKS.md)"
 Way = Callable[[int], Timing]
 """Samples as many tokens for each row as it is told."""
 

@@ -144,7 +144,7 @@ class Run:
         return self._directory.config()
 
     def steps(self) -> list[StepMetrics]:
-        """Returns what was measured in each step that was played: the lines of metrics.jsonl (docs/METRICS.md)."""
+        """Returns what was measured in each step: the lines of metrics.jsonl (docs/reference/METRICS.md)."""
         return self._directory.metrics()
 
     def steps_frame(self) -> Any:

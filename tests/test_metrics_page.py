@@ -1,4 +1,4 @@
-"""docs/METRICS.md has the table of metrics, names what is within each, and lists every column of run.sqlite."""
+"""docs/reference/METRICS.md has the table of metrics, what is within each, and every column of run.sqlite."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.run.recording.steps import full
 from tests.run.recording.test_held_out import answers
 from tools import write_metrics
 
-PAGE = (Path(__file__).parents[1] / "docs" / "METRICS.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "METRICS.md").read_text(encoding="utf-8")
 DEFINITIONS, _, _REST = PAGE.partition("\n## `metrics.jsonl`\n")
 LINE, _, ARCHIVE = _REST.partition("\n## `run.sqlite`\n")
 

@@ -11,7 +11,7 @@ from itertools import islice
 
 from redqueen import plugins
 from redqueen.config import GameConfig
-from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, RowSource
+from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.opened import game
 from redqueen.extras.expr.generated import EXAMPLES, examples, reserved_stream
@@ -61,7 +61,7 @@ def deep_expressions() -> Benchmark:
         name="deep_expressions",
         title="Deep expressions",
         group="other",
-        source=RowSource(rows=EACH * len(DEPTHS), made=rows),
+        source=Source(rows=EACH * len(DEPTHS), made=rows),
         problem=problem,
         pose=pose,
         read=read,

@@ -1,4 +1,4 @@
-"""The experiments of docs/RESULTS.md and docs/RESULTS_EXPR.md, as data: arms, seeds, and what is compared."""
+"""The experiments of docs/reports as data: arms, seeds, and what is compared."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ AS_IN_THE_PAPER = ("game.teacher_reward=populora", "game.references_from=all", "
 
 CODE = Experiment(
     prefix="",
-    page="RESULTS.md",
+    page="reports/RESULTS.md",
     figures="results",
     steps=60,
     common=("run.steps=60", "evals.every=20", "run.keep_every=20"),
@@ -81,7 +81,7 @@ def _wrong(share: str) -> tuple[str, ...]:
 
 EXPR = Experiment(
     prefix="expr-",
-    page="RESULTS_EXPR.md",
+    page="reports/RESULTS_EXPR.md",
     figures="results-expr",
     steps=40,
     common=("run.steps=40", "evals.every=20", "evals.limit=480", "run.keep_every=20"),

@@ -1,4 +1,4 @@
-"""Repeats the experiments of docs/RESULTS.md: trains what is missing, and writes a small file of numbers for each run.
+"""Repeats the experiments of docs/reports: trains what is missing, and writes a small file of numbers for each run.
 
     python -m tools.results runs                     # trains and evaluates, in the order of the plan; can be stopped
     python -m tools.results runs --only C --seeds 1
@@ -6,7 +6,7 @@
     python -m tools.results again                    # reads finished runs once more, without scoring anybody
     python -m tools.results passes                   # adds pass@1, 4 and 16 to the numbers of finished runs
     python -m tools.results panels                   # plays students of all times against tasks of all times
-    python -m tools.results runs --experiment expr   # the experiment of docs/RESULTS_EXPR.md
+    python -m tools.results runs --experiment expr   # the experiment of docs/reports/RESULTS_EXPR.md
 
 A run is an ordinary run of `redqueen train`, in `runs/results/ARM-SEED`; its numbers are `docs/results/ARM-SEED.json`.
 What differs between the experiments is in `tools/experiments.py`.

@@ -1,4 +1,4 @@
-"""Makes the tables and the figures of docs/RESULTS.md and docs/RESULTS_EXPR.md from the numbers in docs/results.
+"""Makes the tables and the figures of RESULTS.md and RESULTS_EXPR.md in docs/reports from the numbers in docs/results.
 
     python -m tools.results_report
 

@@ -32,7 +32,7 @@ def page(run: Path) -> str:
         "# A gallery of tasks",
         "",
         "These tasks were written by a teacher, and these answers by a student, while both were trained: the run",
-        f"`{run.resolve().name}` of [the experiment](RESULTS.md), {population.teachers} teacher and "
+        f"`{run.resolve().name}` of [the experiment](reports/RESULTS.md), {population.teachers} teacher and "
         f"{population.students} student on `{config.model.name}`, {last} steps. They are chosen by a rule: of each",
         f"kind and third of the run, the {EACH} with the most divided answers (the solve rate nearest to one half,",
         "then the longest program).",

@@ -1,4 +1,4 @@
-"""Writes docs/CONFIGURATION.md: every recipe and every setting, from the code's own docstrings.
+"""Writes docs/reference/CONFIGURATION.md: every recipe and every setting, from the code's own docstrings.
 
 python -m tools.write_keys
 """
@@ -16,7 +16,7 @@ from redqueen.config import Config
 from redqueen.config.keys import FIRST, Key, describe
 from redqueen.config.recipes import RECIPES
 
-TARGET = Path(__file__).resolve().parents[1] / "docs" / "CONFIGURATION.md"
+TARGET = Path(__file__).resolve().parents[1] / "docs" / "reference" / "CONFIGURATION.md"
 HEAD = """\
 # Configuration
 

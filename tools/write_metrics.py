@@ -1,4 +1,4 @@
-"""Writes the reference of metrics.jsonl in docs/METRICS.md, from the table of metrics.
+"""Writes the reference of metrics.jsonl in docs/reference/METRICS.md, from the table of metrics.
 
 python -m tools.write_metrics
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from redqueen.run.recording.metrics import METRICS
 
-TARGET = Path(__file__).resolve().parents[1] / "docs" / "METRICS.md"
+TARGET = Path(__file__).resolve().parents[1] / "docs" / "reference" / "METRICS.md"
 BEGIN = "<!-- written by `python -m tools.write_metrics` -->\n"
 END = "<!-- end -->\n"
 TITLES = {

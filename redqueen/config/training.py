@@ -217,7 +217,7 @@ class RunConfig(Section):
     """Recorders of your own modules that get each step as well (docs/EXTENDING.md)."""
 
     metrics: tuple[Annotated[str, PartName("metric", ())], ...] = ()
-    """Metrics of your own modules, beside those of docs/METRICS.md (docs/EXTENDING.md)."""
+    """Metrics of your own modules, beside those of docs/reference/METRICS.md (docs/EXTENDING.md)."""
 
     @field_validator("trackers", "recorders", "metrics")
     @classmethod

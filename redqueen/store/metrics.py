@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 StepMetrics = dict[str, Any]
-"""One line: a step's metrics by name. docs/METRICS.md says what each means (`redqueen.run.recording.metrics`)."""
+"""One line: a step's metrics by name. docs/reference/METRICS.md says what each means."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ def test_a_short_run_is_undecided_and_says_why() -> None:
 
 
 def test_noise_seldom_gets_a_word() -> None:
-    # docs/METRICS.md has the shares of 1,000 runs each: 1 to 2 %.
+    # docs/reference/METRICS.md has the shares of 1,000 runs each: 1 to 2 %.
     for persistence in (0.0, 0.5):
         words: list[str] = []
         for seed in range(40):

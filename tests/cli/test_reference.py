@@ -6,7 +6,7 @@ from redqueen.config import Config
 from redqueen.config.keys import FIRST, keys
 from redqueen.config.recipes import RECIPES
 from tests.cli.running import redqueen
-from tools import write_keys
+from tools import write_commands, write_keys
 
 
 def test_recipes_names_every_recipe() -> None:
@@ -46,3 +46,9 @@ def test_a_section_that_is_none_is_one_line_with_the_nearest_key() -> None:
 
 def test_the_page_of_settings_is_what_the_tool_writes() -> None:
     assert write_keys.TARGET.read_text(encoding="utf-8") == write_keys.page(), "run python -m tools.write_keys"
+
+
+def test_the_page_of_commands_is_what_the_tool_writes() -> None:
+    page = write_commands.TARGET.read_text(encoding="utf-8")
+    assert page == write_commands.page(), "run python -m tools.write_commands"
+    assert page.count("\n## redqueen ") == 22

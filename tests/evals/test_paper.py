@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from redqueen.cli.eval_table import markdown_table, notes, paper_table, weakest_lines
 from redqueen.evals import paper
-from redqueen.evals.benchmarks.benchmark import RowSource
+from redqueen.evals.benchmarks.benchmark import Source
 from redqueen.evals.runner import Plan
 from redqueen.evals.scores import Results, ScoreEntry
 from tests.evals.made_up import loaded, results
@@ -85,8 +85,8 @@ def test_the_weakest_of_several_is_never_said_to_be_below() -> None:
 def test_the_form_is_reported_as_problems_were_posed() -> None:
     plan = Plan(template="chat", samples=1, temperature=0.0, max_tokens=None, base="")
     gsm8k = loaded("gsm8k", 3)
-    made = replace(gsm8k, benchmark=replace(gsm8k.benchmark, source=RowSource(rows=3, made=lambda: [])))
+    made = replace(gsm8k, benchmark=replace(gsm8k.benchmark, source=Source(rows=3, made=lambda: [])))
     # What languages hold out is posed in the run's own prompts.
-    reserved = replace(gsm8k, benchmark=replace(gsm8k.benchmark, source=RowSource(rows=3)))
+    reserved = replace(gsm8k, benchmark=replace(gsm8k.benchmark, source=Source(rows=3)))
     forms = [line.split(", ")[1] for line in notes([gsm8k, made, reserved], plan)[1:]]
     assert forms == ["chat", "chat", "completion"]

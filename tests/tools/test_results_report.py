@@ -1,4 +1,4 @@
-"""The tables and figures of docs/RESULTS.md: seeds are the units, and runs of one seed are paired."""
+"""The tables and figures of docs/reports/RESULTS.md: seeds are the units, and runs of one seed are paired."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def levels(tasks: int) -> tuple[int, ...]:
 def rarefaction(rows: Sequence[MeasureRow], what: str, at: Sequence[int]) -> list[float]:
     """Returns the expected number of different cells in so many tasks, drawn from all of `rows` without replacement.
 
-    It is the rarefied count of docs/METRICS.md for every number in `at`, none of which may be above len(rows).
+    It is the rarefied count (docs/reference/METRICS.md) for every number in `at`; none may be above len(rows).
     """
     counts: Counter[str] = Counter()
     for row in rows:

@@ -1,4 +1,4 @@
-"""One word about what a run is doing, by a rule that docs/METRICS.md states.
+"""One word about what a run is doing, by a rule that docs/reference/METRICS.md states.
 
 It reads the lines of metrics.jsonl alone, so that a page can say it while the run goes on.
 """

@@ -29,7 +29,7 @@ def form_of(prompts: str) -> Literal["chat", "completion", "work"]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowSource:
+class Source:
     """Where the rows of a benchmark are."""
 
     rows: int
@@ -58,7 +58,7 @@ class Benchmark:
     title: str
     """Its name in tables."""
     group: Group
-    source: RowSource
+    source: Source
     problem: Callable[[Row], Problem]
     """Makes a problem of a row. It raises an error of Python or UserError if the row is not as expected."""
     pose: Callable[[Problem, Form], Prompt]

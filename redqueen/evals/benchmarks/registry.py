@@ -20,7 +20,7 @@ from redqueen.base.optional import require
 from redqueen.config import Config, EvalsConfig
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks import reserved
-from redqueen.evals.benchmarks.benchmark import Benchmark, ProblemSet, Row, RowSource
+from redqueen.evals.benchmarks.benchmark import Benchmark, ProblemSet, Row, Source
 from redqueen.evals.graders.grader import Problem
 from redqueen.method.reserved import Half
 from redqueen.plugins import PluginError
@@ -216,7 +216,7 @@ def _unreachable(benchmark: Benchmark, what: str, error: Exception) -> UserError
     return UserError(f"{benchmark.title}: cannot load {what} ({why}): connect, or {_by_hand(benchmark.source)}")
 
 
-def _by_hand(source: RowSource) -> str:
+def _by_hand(source: Source) -> str:
     return f"give a folder that has {source.files[0]} with --data DIR"
 
 

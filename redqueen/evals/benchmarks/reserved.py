@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from redqueen import __version__
 from redqueen.config import Config
-from redqueen.evals.benchmarks.benchmark import Benchmark, Form, ProblemSet, Row, RowSource, form_of
+from redqueen.evals.benchmarks.benchmark import Benchmark, Form, ProblemSet, Row, Source, form_of
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.opened import game
 from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks, worked_examples
@@ -68,7 +68,7 @@ def load_reserved(
         name=name,
         title=name,
         group="other",
-        source=RowSource(rows=every),
+        source=Source(rows=every),
         problem=problem,
         pose=pose,
         read=read,

@@ -10,14 +10,14 @@ import ast
 from typing import Literal
 
 from redqueen.config import GameConfig
-from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, RowSource
+from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
 from redqueen.evals.graders.grader import Problem
 from redqueen.extras.benchmarks.graders.opened import cruxeval
 from redqueen.method.prompts import prompts
 from redqueen.records import Kind, Pair, Prompt, Task
 from redqueen.tasks.python import ABDUCTION, DEDUCTION
 
-SOURCE = RowSource(files=("cruxeval.jsonl", "test.jsonl"), rows=800, hub="cruxeval-org/cruxeval")
+SOURCE = Source(files=("cruxeval.jsonl", "test.jsonl"), rows=800, hub="cruxeval-org/cruxeval")
 _PROMPTS = {name: prompts(name, GameConfig()) for name in ("chat", "completion", "work")}
 _LINE = ("\n",)
 Asked = Literal["output", "input"]

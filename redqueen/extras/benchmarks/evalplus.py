@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, RowSource
+from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
 from redqueen.evals.graders.extraction import code_answer
 from redqueen.evals.graders.grader import Problem
 from redqueen.extras.benchmarks.graders.code import reference
@@ -21,7 +21,7 @@ its imports.
 ```"""
 
 
-def evalplus_benchmark(*, name: str, title: str, source: RowSource, stop: tuple[str, ...]) -> Benchmark:
+def evalplus_benchmark(*, name: str, title: str, source: Source, stop: tuple[str, ...]) -> Benchmark:
     """Returns a benchmark whose rows are those of an evalplus release file. `stop` ends a completion."""
 
     def problem(row: Row) -> Problem:
@@ -61,7 +61,7 @@ def read(problem: Problem, form: Form, text: str) -> str | None:
 HUMANEVAL = evalplus_benchmark(
     name="humaneval+",
     title="HumanEval+",
-    source=RowSource(
+    source=Source(
         files=("HumanEvalPlus.jsonl.gz", "HumanEvalPlus.jsonl"),
         rows=164,
         hub="evalplus/humanevalplus",
@@ -75,7 +75,7 @@ HUMANEVAL = evalplus_benchmark(
 MBPP = evalplus_benchmark(
     name="mbpp+",
     title="MBPP+",
-    source=RowSource(
+    source=Source(
         files=("MbppPlus.jsonl.gz", "MbppPlus.jsonl"),
         rows=378,
         hub="evalplus/mbppplus",

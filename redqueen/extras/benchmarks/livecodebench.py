@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from redqueen.errors import UserError
-from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, RowSource
+from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
 from redqueen.evals.graders.extraction import code_answer
 from redqueen.evals.graders.grader import Problem
 from redqueen.extras.benchmarks.graders.opened import livecodebench
@@ -153,7 +153,7 @@ LIVECODEBENCH = Benchmark(
     name=NAME,
     title="LiveCodeBench",
     group="code",
-    source=RowSource(
+    source=Source(
         files=(FILES, "livecodebench.jsonl"),
         rows=880,
         hub="livecodebench/code_generation_lite",

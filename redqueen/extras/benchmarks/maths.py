@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from redqueen.errors import UserError
-from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, RowSource
+from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
 from redqueen.evals.graders.extraction import boxed_together, last_boxed
 from redqueen.evals.graders.grader import Problem
 from redqueen.extras.benchmarks.graders.latex import given_answers, split_answers
@@ -65,7 +65,7 @@ def _one_or_several(row: Row) -> tuple[str, ...]:
 
 
 def maths_benchmark(
-    *, name: str, title: str, source: RowSource, standard: Form = "chat", answers: Answers = plain
+    *, name: str, title: str, source: Source, standard: Form = "chat", answers: Answers = plain
 ) -> Benchmark:
     """Returns a benchmark whose rows are problems with a final answer, which `answers` takes from a row."""
 
@@ -116,25 +116,25 @@ def read(problem: Problem, form: Form, text: str) -> str | None:
 AIME24 = maths_benchmark(
     name="aime24",
     title="AIME 24",
-    source=RowSource(files=("aime24.jsonl",), rows=30, hub="HuggingFaceH4/aime_2024", split="train"),
+    source=Source(files=("aime24.jsonl",), rows=30, hub="HuggingFaceH4/aime_2024", split="train"),
 )
 """AIME 2024, I and II: 30 problems whose answers are integers from 0 to 999."""
 AIME25 = maths_benchmark(
-    name="aime25", title="AIME 25", source=RowSource(files=("aime25.jsonl",), rows=30, hub="math-ai/aime25")
+    name="aime25", title="AIME 25", source=Source(files=("aime25.jsonl",), rows=30, hub="math-ai/aime25")
 )
 """AIME 2025, I and II: 30 problems whose answers are integers from 0 to 999."""
 AMC23 = maths_benchmark(
-    name="amc23", title="AMC 23", source=RowSource(files=("amc23.jsonl",), rows=40, hub="math-ai/amc23")
+    name="amc23", title="AMC 23", source=Source(files=("amc23.jsonl",), rows=40, hub="math-ai/amc23")
 )
 """AMC 12 of 2023: 40 problems whose answers are numbers."""
 MATH500 = maths_benchmark(
-    name="math500", title="MATH-500", source=RowSource(files=("math500.jsonl",), rows=500, hub="HuggingFaceH4/MATH-500")
+    name="math500", title="MATH-500", source=Source(files=("math500.jsonl",), rows=500, hub="HuggingFaceH4/MATH-500")
 )
 """MATH-500: 500 problems of the data set MATH (Hendrycks et al. 2021), chosen by Lightman et al. (2023)."""
 MINERVA = maths_benchmark(
     name="minerva",
     title="Minerva",
-    source=RowSource(files=("minerva_math.jsonl",), rows=272, hub="math-ai/minervamath"),
+    source=Source(files=("minerva_math.jsonl",), rows=272, hub="math-ai/minervamath"),
     standard="completion",
     answers=_in_solution,
 )
@@ -142,7 +142,7 @@ MINERVA = maths_benchmark(
 GSM8K = maths_benchmark(
     name="gsm8k",
     title="GSM8K",
-    source=RowSource(files=("gsm8k.jsonl",), rows=1319, hub="openai/gsm8k", subset="main"),
+    source=Source(files=("gsm8k.jsonl",), rows=1319, hub="openai/gsm8k", subset="main"),
     standard="completion",
     answers=_after_hashes,
 )
@@ -150,7 +150,7 @@ GSM8K = maths_benchmark(
 OLYMPIADBENCH = maths_benchmark(
     name="olympiadbench",
     title="OlympiadBench",
-    source=RowSource(
+    source=Source(
         files=("olympiadbench.jsonl",),
         rows=675,
         hub="Hothan/OlympiadBench",

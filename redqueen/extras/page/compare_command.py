@@ -29,7 +29,7 @@ FIRST = (
 """The numbers that are printed without --all: what the kinds of tasks are like, and how many different ones."""
 NOTES = """\
 Means over the runs of an arm; [..]: 95 % intervals over runs (Student's t), from two runs on. Rates are in sample:
-measured against the run's own opponents, on what it trains on. docs/METRICS.md defines the numbers and the verdict."""
+measured against the run's own opponents, on what it trains on. docs/reference/METRICS.md defines the numbers."""
 
 
 def run_compare(paths: Sequence[Path], by: str, out: Path | None, *, as_json: bool, everything: bool = False) -> int:

@@ -172,7 +172,7 @@ def _columns(prefix: str, size: Complexity) -> dict[str, Any]:
 
 
 def cells_of(row: MeasureRow) -> dict[str, list[str]]:
-    """Returns what a task covers, by the name of the coverage (docs/METRICS.md)."""
+    """Returns what a task covers, by the name of the coverage (docs/reference/METRICS.md)."""
     cells = {
         "programs": [row.shape],
         "paths": row.paths.split(),

@@ -196,7 +196,7 @@ class EvaluationRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureRow:
-    """What a valid task is like, measured once when its step is recorded; docs/METRICS.md defines each measure.
+    """What a valid task is like, measured once when its step is recorded (docs/reference/METRICS.md).
 
     `written_` is the program as its author wrote it, `reached_` the same without what can never run. `paths`,
     `functions` and `shape` are of the reached program; the first two are words separated by spaces.

@@ -1,4 +1,4 @@
-"""The table of metrics: metrics.jsonl, the panels, the trackers' names and the reference in docs/METRICS.md are its.
+"""The table of metrics: metrics.jsonl, the panels, the trackers' names and the reference page are made of it.
 
 Imports no torch, no matplotlib and no sandbox process: a page follows a run at the cost of milliseconds.
 """
@@ -20,7 +20,7 @@ __all__ = ["METRICS", "Metric", "Panel", "check_own", "kinds_of", "panels", "sta
 
 SECTIONS = (dynamics.METRICS, complexity.METRICS, coverage.METRICS, training.METRICS, league.METRICS)
 METRICS: tuple[Metric, ...] = tuple(metric for section in SECTIONS for metric in section.rows)
-"""Every metric, in the order of metrics.jsonl, of the page and of docs/METRICS.md."""
+"""Every metric, in the order of metrics.jsonl, of the page and of docs/reference/METRICS.md."""
 
 
 def step_metrics(record: StepRecord, own: Sequence[str] = ()) -> StepMetrics:

@@ -91,13 +91,13 @@ def _dead_code(tasks: Sequence[MeasuredTask]) -> float | None:
     MetricChart(
         "input-size",
         "Size of a task's inputs",
-        "Mean size of the inputs of the valid tasks (docs/METRICS.md).",
+        "Mean size of the inputs of the valid tasks (docs/reference/METRICS.md).",
         part("input"),
     ),
     MetricChart(
         "output-size",
         "Size of a task's outputs",
-        "Mean size of the outputs of the valid tasks (docs/METRICS.md).",
+        "Mean size of the outputs of the valid tasks (docs/reference/METRICS.md).",
         part("output"),
     ),
 )

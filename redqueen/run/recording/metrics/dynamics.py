@@ -93,7 +93,7 @@ def _benchmarks(lines: Sequence[Line], name: str) -> Curves:
     optional=True,
 )
 def evals(step: CountedStep) -> dict[str, dict[str, float | None]] | None:
-    """[Held-out](EVALUATION.md#while-a-run-goes-on): right / judged answers by benchmark and student."""
+    """[Held-out](../EVALUATION.md#while-a-run-goes-on): right / judged answers by benchmark and student."""
     return rates(step.record.answers) or None
 
 

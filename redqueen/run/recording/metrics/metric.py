@@ -4,7 +4,7 @@
     def new_shape_rate(step: CountedStep) -> float | None:
         '''Tasks with a new shape / tasks.'''
 
-The function's name is the key in metrics.jsonl, its text is the one in docs/METRICS.md, and its charts are panels of
+The function's name is the key in metrics.jsonl, its text stands in docs/reference/METRICS.md, its charts are panels of
 `redqueen watch`, `report` and `compare`. What it returns is plain JSON: trackers get each number in it by a flat name.
 """
 
@@ -29,7 +29,7 @@ class Metric:
     """Its key in metrics.jsonl."""
     section: Section
     doc: str
-    """What it means, as docs/METRICS.md says it."""
+    """What it means, as docs/reference/METRICS.md says it."""
     unit: str
     """What its numbers count; "" where it holds several things."""
     compute: Callable[[CountedStep], Any]

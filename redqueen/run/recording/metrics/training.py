@@ -311,7 +311,7 @@ def _largest(lines: Sequence[Line], name: str) -> Curves:
 )
 def importance_ratio(step: CountedStep) -> dict[str, dict[str, Any]]:
     """By trained member: `mean`, `std` and share above the cap (`clipped`) of the
-    [importance ratio](ALGORITHM.md#learning), applied or not, and its own `logprob_gap` (`gap`).
+    [importance ratio](../ALGORITHM.md#learning), applied or not, and its own `logprob_gap` (`gap`).
     """
     ratios: dict[str, dict[str, Any]] = {}
     for update in step.record.updates:

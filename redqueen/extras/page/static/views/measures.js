@@ -1,4 +1,4 @@
-// What a valid task is like; docs/METRICS.md defines each measure.
+// What a valid task is like; docs/reference/METRICS.md defines each measure.
 
 import { factList, h, number, percent, table } from "../dom.js";
 
