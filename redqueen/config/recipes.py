@@ -27,7 +27,7 @@ from redqueen.config.keys import keys, nearest_key
 from redqueen.tasks.kinds import Recipe, recipes_of_languages
 
 # Few seeds, so that the teachers' own tasks are soon the larger part of the bank and of the references. Short ones,
-# because a model of 135M parameters hardly ever writes a longer function from examples (docs/ALGORITHM.md has a table).
+# because a model of 135M parameters hardly ever writes a longer function from examples (docs/reports/PILOTS.md).
 _SMALL = GameConfig(proposals=3, references=2, seed_tasks=64, seed_lines=3, min_inputs=3, max_inputs=6)
 
 
@@ -50,7 +50,7 @@ def quickstart() -> Config:
 
 def overnight() -> Config:
     """2 teachers and 2 students at settings at which students learn and teachers keep writing: hours on two cores."""
-    # Each value was chosen in pilots, which docs/ALGORITHM.md lists: with the quickstart's rate nothing is learnt, and
+    # Each value was chosen in pilots, which docs/reports/PILOTS.md lists: with the quickstart's rate nothing is learnt, and
     # at the students' rate a teacher sinks to programs of three lines and to repetitions within a hundred steps.
     return Config(
         recipe="overnight",
@@ -94,7 +94,7 @@ def _coder(name: str, size: str, *, proposals: int, tokens: int, references: int
     """Returns the recipe of a size of Qwen2.5-Coder. Batches are left to the plan, which makes them fit the card."""
     # The learning rates are a choice, not a measurement. LoRA trained by such rewards takes 1e-5 to 8e-5 from 1B to 9B
     # in print, with hundreds of answers an update, as here; the smaller a base, the larger the rate that it takes (the
-    # pilots in docs/ALGORITHM.md are at 2e-4 with 135M). So 1e-5 is for 7B, as in `paper_7b`, and five times that for
+    # pilots in docs/reports/PILOTS.md are at 2e-4 with 135M). So 1e-5 is for 7B, as in `paper_7b`, and five times that for
     # 0.5B. Try a third and three times the value first.
     return Config(
         recipe=name,

@@ -50,7 +50,7 @@ def populora(played: PlayedTask, pay: GameConfig) -> float:
 def novel(played: PlayedTask, pay: GameConfig) -> float:
     """Returns what `populora` does for a task with a new idea, and for any other what an unsolved one is paid."""
     # At a rate at which students learn, a teacher that is paid for repetitions sinks to short programs that it repeats
-    # (docs/ALGORITHM.md has the pilots).
+    # (docs/reports/PILOTS.md has the pilots).
     return populora(played, pay) if played.novel else pay.teacher_unsolved
 
 
