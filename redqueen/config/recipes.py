@@ -50,7 +50,7 @@ def quickstart() -> Config:
 
 def overnight() -> Config:
     """2 teachers and 2 students at settings at which students learn and teachers keep writing: hours on two cores."""
-    # Each value was chosen in pilots, which docs/reports/PILOTS.md lists: with the quickstart's rate nothing is learnt, and
+    # Each value was chosen in pilots (docs/reports/PILOTS.md): with the quickstart's rate nothing is learnt, and
     # at the students' rate a teacher sinks to programs of three lines and to repetitions within a hundred steps.
     return Config(
         recipe="overnight",
@@ -94,8 +94,8 @@ def _coder(name: str, size: str, *, proposals: int, tokens: int, references: int
     """Returns the recipe of a size of Qwen2.5-Coder. Batches are left to the plan, which makes them fit the card."""
     # The learning rates are a choice, not a measurement. LoRA trained by such rewards takes 1e-5 to 8e-5 from 1B to 9B
     # in print, with hundreds of answers an update, as here; the smaller a base, the larger the rate that it takes (the
-    # pilots in docs/reports/PILOTS.md are at 2e-4 with 135M). So 1e-5 is for 7B, as in `paper_7b`, and five times that for
-    # 0.5B. Try a third and three times the value first.
+    # pilots in docs/reports/PILOTS.md are at 2e-4 with 135M). So 1e-5 is for 7B, as in `paper_7b`, and five times that
+    # for 0.5B. Try a third and three times the value first.
     return Config(
         recipe=name,
         model=ModelConfig(
