@@ -22,7 +22,9 @@ sys.path.insert(0, str(REPOSITORY))
 from tests.test_layers import EDGES, LEVELS, part_and_level  # noqa: E402
 
 TARGET = REPOSITORY / "docs" / "figures" / "architecture.svg"
-WIDTH, HEIGHT, GAP = 2.3, 0.62, 0.35
+WIDTH, HEIGHT, GAP = 2.6, 0.62, 0.35
+WIDEST = 5
+"""Rooms of a row."""
 LEFT_OUT = {"redqueen", "redqueen.__main__"}
 GROUND = {name for level in LEVELS[-4:] for name in level} | {"redqueen.config", "redqueen.assets"}
 TITLES = {
@@ -60,7 +62,8 @@ TITLES = {
 def rows_of_rooms() -> list[list[str]]:
     """The rooms that the picture shows, top first."""
     rows = [[room for room in level if room not in LEFT_OUT] for level in LEVELS]
-    return [row for row in rows if row]
+    # A long row is shown as several.
+    return [row[at : at + WIDEST] for row in rows for at in range(0, len(row), WIDEST)]
 
 
 def arrows() -> list[tuple[str, str]]:
@@ -100,7 +103,15 @@ def draw_room(axes: Axes, room: str, centre: tuple[float, float]) -> None:
     corner = (x - WIDTH / 2, y - HEIGHT / 2)
     box = FancyBboxPatch(corner, WIDTH, HEIGHT, boxstyle="round,pad=0,rounding_size=0.12", fc="#f6f4ef", ec="#8a2432")
     axes.add_patch(box)
-    axes.text(x, y + 0.12, room.removeprefix("redqueen."), ha="center", va="center", fontsize=9, weight="bold")
+    axes.text(
+        x,
+        y + 0.12,
+        room.removeprefix("redqueen.").removeprefix("extras."),
+        ha="center",
+        va="center",
+        fontsize=9,
+        weight="bold",
+    )
     axes.text(x, y - 0.16, TITLES[room], ha="center", va="center", fontsize=7.5, color="#444444")
 
 
@@ -108,7 +119,7 @@ def draw(target: Path) -> None:
     """Writes the picture to `target`. Raises KeyError for a room without a title."""
     mpl.rcParams["svg.hashsalt"] = "redqueen"  # the same picture gives the same file
     centres = places()
-    figure = Figure(figsize=(10, 9.5))
+    figure = Figure(figsize=(10, 10))
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
     for upper, lower in arrows():
