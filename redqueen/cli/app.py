@@ -260,7 +260,8 @@ def warm_start(
     """Fit the adapter that members start from.
 
     It learns from verified tasks by imitation; use it with population.init=OUT. The first round learns from the seed
-    programs; each later one also from what the model itself proposed and the verifier accepted.
+    programs; each later one also from what the model itself proposed and the verifier accepted. OUT has the adapter of
+    every tenth step while the fit goes on, so that one that was lost can go on with population.init=OUT.
     """
     check_repeats(args or [], [] if model is None else ["model.name"])
     config = configure([*(args or []), *_unsafe(unsafe_no_isolation)], model=model)

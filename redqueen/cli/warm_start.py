@@ -61,12 +61,16 @@ def run_warm_start(
         TaskReporter(console) as report,
         closing(Warmup(base, verifier, config, lr, report, answers_alone=answers_alone, more_answers=answers)) as warm,
     ):
+
+        def keep() -> None:
+            save_adapter(out, warm.adapter(), alpha=config.model.alpha, base=base.name, dtype=torch.bfloat16)
+
         for round_, count in enumerate(steps_by_round):
             # Between two rounds the model itself proposes tasks, which the next round learns from.
             if round_:
                 history.append(warm.explore(round_ - 1, proposals_by_round[round_ - 1]))
-            warm.fit(round_, count, lessons)
-        save_adapter(out, warm.adapter(), alpha=config.model.alpha, base=base.name, dtype=torch.bfloat16)
+            warm.fit(round_, count, lessons, keep)
+        keep()
     # The record makes the adapter reproducible: the command that made it, and the checksum that a second run must give.
     digest = hashlib.sha256((out / WEIGHTS).read_bytes()).hexdigest()
     command = (

@@ -41,6 +41,8 @@ FUNCTION_WEIGHT = 3.0
 """What a text of each sort counts. Its loss is the mean over its tokens: an answer has few, a proposal hundreds."""
 MAX_PAIRS = 8
 """How many pairs of a task with examples one training text holds. More of them only lengthen the text."""
+KEEP_EVERY = 10
+"""Steps after which a fit is kept as it is: whoever loses one that takes an hour can go on from there."""
 Report = Callable[[str, int, int], None]
 
 
@@ -101,8 +103,8 @@ class Warmup:
         self.new_tasks: dict[Kind, list[Task]] = {kind: [] for kind in self.kinds}
         """The valid tasks that the adapter proposed."""
 
-    def fit(self, round_: int, steps: int, lessons: int) -> None:
-        """Takes `steps` optimizer steps on `lessons` lessons each.
+    def fit(self, round_: int, steps: int, lessons: int, keep: Callable[[], None] = lambda: None) -> None:
+        """Takes `steps` optimizer steps on `lessons` lessons each, and calls `keep` after every `KEEP_EVERY`.
 
         The learning rate rises during the first tenth of the steps, then falls to a tenth of its peak.
         """
@@ -113,6 +115,8 @@ class Warmup:
             samples = list(chain.from_iterable(self._lesson(rng) for _ in range(lessons)))
             update = self.policy.update(samples, lr=lr)[0]
             self.report(f"round {round_}: loss {update.loss:.3f}", step + 1, steps)
+            if (step + 1) % KEEP_EVERY == 0:
+                keep()
 
     def explore(self, round_: int, count: int) -> dict[str, int]:
         """Samples `count` proposals of each kind and keeps the valid ones. Returns how many had each status."""

@@ -72,6 +72,12 @@ def test_the_loss_falls_and_the_adapter_moves(warm: Warmup, reports: Reports) ->
     assert not any(torch.equal(before[site].b, after[site].b) for site in before)
 
 
+def test_a_fit_is_kept_after_every_tenth_step(warm: Warmup, reports: Reports) -> None:
+    kept: list[int] = []
+    warm.fit(0, 21, 1, lambda: kept.append(reports[-1][1]))
+    assert kept == [10, 20]
+
+
 def test_half_of_the_answers_are_learnt_alone_where_that_is_asked_for(warm: Warmup) -> None:
     texts = [warm._lesson(random.Random(1))]
     warm.answers_alone = True
