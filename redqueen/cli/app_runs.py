@@ -229,7 +229,7 @@ def tasks_export(
     """Write the tasks of a run as a data set, or as an environment for verifiers.
 
     pandas and datasets.load_dataset read it; docs/DATA.md explains the columns. A folder also has a card and can be
-    published as it is. Tasks on programs that are alike to a reserved one are left out and counted: models are only
+    published as it is. Tasks on programs that are similar to a reserved one are left out and counted: models are only
     measured on those.
     """
     from redqueen.cli.tasks_export import run_tasks_export

@@ -91,7 +91,7 @@ def left_out(selected: TaskSelection) -> str:
         repeats = _are(selected.repeated, "repeats", "repeat")
         reasons.append(f"{repeats} the program of another, up to names and constants")
     alike = _are(selected.reserved, "is", "are")
-    reasons.append(f"{alike} alike to a reserved program, which models are only measured on")
+    reasons.append(f"{alike} similar to a reserved program, which models are only measured on")
     return ", ".join(reasons)
 
 

@@ -203,7 +203,7 @@ def _proposal(number: int, draft: Draft) -> Proposal:
 def _check(row: _Row, task: Task) -> None:
     """Raises _BadRowError if a valid row says something else than the sandbox, or may not be a seed."""
     if is_reserved(task.program):
-        raise _BadRowError("the program is alike to a reserved one, which models are only measured on")
+        raise _BadRowError("the program is similar to a reserved one, which models are only measured on")
     for pair, claimed in zip(task.pairs, row.outputs, strict=False):
         try:
             same = canonical(parse_literal(claimed)) == canonical(parse_literal(pair.output))

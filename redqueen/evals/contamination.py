@@ -24,7 +24,7 @@ class Overlap:
     programs: int
     """Programs of the benchmark that were compared."""
     alike: tuple[str, ...]
-    """The problems whose program is alike to one of the run's tasks or of its seeds."""
+    """The problems whose program is similar to one of the run's tasks or of its seeds."""
     tasks: int
     """Different programs of the run and its seeds."""
 

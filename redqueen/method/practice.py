@@ -17,8 +17,8 @@ from redqueen.records import Attempted, Completion, Draft, Progress, Proposal, P
 def add_fixed_tasks(play: SelfPlay, tasks: Sequence[Task], source: str) -> int:
     """Adds tasks from elsewhere to the task bank, as far as the verifier finds them valid here.
 
-    Returns how many it left out: invalid here, with other outputs, alike to reserved programs, or there already. Raises
-    SeedError, which names the `source`, if one of the run's kinds has no task then.
+    Returns how many it left out: invalid here, with other outputs, similar to reserved programs, or there already.
+    Raises SeedError, which names the `source`, if one of the run's kinds has no task then.
     """
     proposals: list[Proposal] = []
     for number, task in enumerate(tasks):

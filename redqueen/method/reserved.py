@@ -1,4 +1,4 @@
-"""Programs that are alike to reserved ones: no task bank holds one, and no warm start learns from one."""
+"""Programs that are similar to reserved ones: no task bank holds one, and no warm start learns from one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Half", "is_reserved"]
 
 
 def is_reserved(program: str, kind: str | None = None) -> bool:
-    """Returns whether a program is alike to a reserved one, up to names and constants.
+    """Returns whether a program is similar to a reserved one, up to names and constants.
 
     `kind` says whose language it is in; without it, it is tried in all of them.
     """

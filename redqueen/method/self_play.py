@@ -106,7 +106,7 @@ class SelfPlay:
             if own is None or not is_reserved(draft.program, language.name)
         ]
         if not numbers:
-            raise SeedError(f"all programs of {own} are alike to held-out ones: write others")
+            raise SeedError(f"all programs of {own} are similar to held-out ones: write others")
         if most is not None:
             numbers = [number for number in numbers if len(drafts[number].program.splitlines()) <= most]
         if not numbers:

@@ -45,7 +45,7 @@ class TaskBank:
     def add(self, task: Task, rho: float | None) -> bool:
         """Adds a task unless the bank holds it already. Returns whether it was added.
 
-        A program alike to a reserved one is never added, so that no reference and no worked example is one.
+        A program similar to a reserved one is never added, so that no reference and no worked example is one.
         """
         if is_reserved(task.program, task.kind):
             return False

@@ -149,8 +149,8 @@ def warnings_about(config: Config) -> list[str]:
         reserved = sum(is_reserved(draft.program) for draft in drafts)
         if reserved:
             warnings.append(
-                f"warning: {reserved} of {len(drafts)} programs of {config.game.seeds} are alike to held-out ones, up "
-                "to names and constants: they are left out"
+                f"warning: {reserved} of {len(drafts)} programs of {config.game.seeds} are similar to held-out ones, "
+                "up to names and constants: they are left out"
             )
     return warnings
 
@@ -271,7 +271,7 @@ def _begin(trainer: Trainer, listener: Listener) -> None:
     left_out = trainer.begin(None if source is None else fixed_tasks(Path(source)))
     if left_out:
         listener.note(
-            f"{left_out} of them were left out: they are invalid or give other outputs here, are alike to held-out "
+            f"{left_out} of them were left out: they are invalid or give other outputs here, are similar to held-out "
             "programs, are there twice, or of other kinds than game.kinds"
         )
 

@@ -19,7 +19,7 @@ JOIN = "def f(s):\n    return '<b>' + s + '\\n'"
 
 
 def archived(folder: Path) -> Path:
-    """Makes the run `folder`: seven proposals, five valid tasks, one of them alike to a reserved program."""
+    """Makes the run `folder`: seven proposals, five valid tasks, one of them similar to a reserved program."""
     directory = RunDirectory(folder)
     directory.create(Config(), {})
     measured_on = reserved()[0].program

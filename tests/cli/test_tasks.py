@@ -69,7 +69,7 @@ def test_every_column_has_the_value_of_the_run(run: Path, tmp_path: Path) -> Non
 def test_reserved_programs_are_left_out_and_counted(run: Path, tmp_path: Path) -> None:
     done = export(run, tmp_path / "tasks.jsonl")
     assert "wrote 4 of 5 tasks" in done.stdout
-    assert "1 is alike to a reserved program" in done.stdout
+    assert "1 is similar to a reserved program" in done.stdout
     assert reserved()[0].program not in (tmp_path / "tasks.jsonl").read_text()
 
 
@@ -184,7 +184,7 @@ ROWS = {
     "cannot be read": {"program": ADD, "inputs": ["1"], "outputs": ["1 +"]},
     "error: TypeError": {"program": ADD, "inputs": ["'a'"]},
     "forbidden": {"program": "import os\ndef f(x):\n    return x", "inputs": ["1"]},
-    "alike to a reserved one": {"program": reserved()[0].program, "inputs": [reserved()[0].inputs[0]]},
+    "similar to a reserved one": {"program": reserved()[0].program, "inputs": [reserved()[0].inputs[0]]},
     "malformed": {"program": "def g(x):\n    return x", "inputs": ["1"]},
     '"program" must be a text': {"inputs": ["1"]},
     '"inputs" must be a list of texts': {"program": ADD, "inputs": [1]},
@@ -315,7 +315,7 @@ def test_a_package_for_verifiers_has_its_tasks_and_says_how_to_use_them(run: Pat
         "1.0.a",
         "2.0.a",
     ]
-    assert "1 is alike to a reserved program" in (out / "README.md").read_text()
+    assert "1 is similar to a reserved program" in (out / "README.md").read_text()
 
 
 @pytest.mark.parametrize(("needs", "taken"), [("redqueen>=0.1", False), ("numpy", True), (None, True)])

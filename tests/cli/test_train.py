@@ -61,7 +61,7 @@ def test_seeds_that_are_left_out_are_counted(tmp_path: Path) -> None:
     drafts = [reserved()[0], seeds()[0]]
     file.write_text("\n\n".join(f"# {draft.message}\n{draft.program}\nf({draft.inputs[0]})" for draft in drafts))
     (line,) = warnings_about(configure([f"game.seeds={file}"]))
-    assert f"warning: 1 of 2 programs of {file} are alike to held-out ones" in line
+    assert f"warning: 1 of 2 programs of {file} are similar to held-out ones" in line
 
 
 def test_a_run_leaves_its_files(finished: Path) -> None:

@@ -1,4 +1,4 @@
-"""The reserved programs: good tasks, alike to no seed and not to each other, up to names and constants."""
+"""The reserved programs: good tasks, similar to no seed and not to each other, up to names and constants."""
 
 from __future__ import annotations
 

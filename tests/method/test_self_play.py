@@ -118,7 +118,7 @@ def test_seeds_of_ones_own_that_are_held_out_are_left_out(verifier: LocalVerifie
     assert play.add_seed_tasks() == 1
     assert [entry.task.id for entry in play.task_bank.entries()] == ["seed-1-code_o"]
     file.write_text(held_out)
-    with pytest.raises(SeedError, match=r"all programs of .* are alike to held-out ones"):
+    with pytest.raises(SeedError, match=r"all programs of .* are similar to held-out ones"):
         self_play("a", verifier, seeds=str(file)).add_seed_tasks()
 
 

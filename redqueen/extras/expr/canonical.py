@@ -55,7 +55,7 @@ def shape(program: str) -> str:
 
 @lru_cache(maxsize=8192)
 def half_of(program: str) -> Half | None:
-    """Returns the half of the reserved expressions that a program is alike to one of, None if it is alike to none."""
+    """Returns the half in which there is a reserved expression similar to a program; None if there is none."""
     try:
         expression = parse(program)
     except Fault:

@@ -18,14 +18,14 @@ from redqueen.tasks.kinds.work import WorkedText, Workings
 
 
 class _Unreserved(TaskKind):
-    """A kind that refuses tasks alike to reserved ones.
+    """A kind that refuses tasks similar to reserved ones.
 
     So much of the language is reserved that a teacher soon writes such a task by chance. Nobody may be trained on it.
     """
 
     def job(self, draft: Draft) -> Job | Outcome:
         if self.language.is_reserved(draft.program):
-            return Outcome(status="forbidden", detail="alike to an expression that is reserved for evaluation")
+            return Outcome(status="forbidden", detail="similar to an expression that is reserved for evaluation")
         return super().job(draft)
 
 

@@ -54,7 +54,7 @@ def task_rows(source: str | Path, style: Style = "chat") -> list[dict[str, Any]]
 
 
 def posed_tasks(source: str | Path) -> list[Task]:
-    """Returns the tasks of a source without those alike to a reserved program: models are only measured on these.
+    """Returns the tasks of a source without those similar to a reserved program: models are only measured on these.
 
     Raises UserError if none is left, or for a row that is no task.
     """
@@ -64,7 +64,7 @@ def posed_tasks(source: str | Path) -> list[Task]:
     left_out = {(kind, program) for kind, program in programs if is_reserved(program, kind)}
     posed = [task for task in tasks if (task.kind, task.program) not in left_out]
     if not posed:
-        raise UserError(f"{source}: every task is alike to a reserved program, which models are only measured on")
+        raise UserError(f"{source}: every task is similar to a reserved program, which models are only measured on")
     return posed
 
 

@@ -103,7 +103,7 @@ class PuzzleEnvironment(interfaces.Environment[AnswerAction, PuzzleObservation, 
 def make_app(source: str | Path) -> Any:
     """Returns the server's application for the tasks of a run's folder or of an exported file.
 
-    Raises UserError if the source holds none. Tasks alike to a reserved program are left out.
+    Raises UserError if the source holds none. Tasks similar to a reserved program are left out.
     """
     tasks = posed_tasks(source)
     return http_server.create_fastapi_app(

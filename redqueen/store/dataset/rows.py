@@ -79,7 +79,7 @@ class TaskSelection:
     total: int
     """All valid tasks of the run."""
     reserved: int
-    """Left out: the program is alike to a reserved one, which models are only measured on."""
+    """Left out: the program is similar to a reserved one, which models are only measured on."""
     filtered: int
     """Left out: another kind, or another solve rate."""
     repeated: int
@@ -138,7 +138,7 @@ def _record(
 
 
 def select(records: Iterable[TaskRecord], wanted: TaskFilter) -> TaskSelection:
-    """Returns the tasks that are wanted. Those alike to a reserved program never are."""
+    """Returns the tasks that are wanted. Those similar to a reserved program never are."""
     chosen: list[TaskRecord] = []
     seen: set[tuple[Kind, str]] = set()
     left_out: Counter[str] = Counter()

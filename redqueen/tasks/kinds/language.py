@@ -209,5 +209,5 @@ class Language(Protocol):
         ...
 
     def is_reserved(self, program: str) -> bool:
-        """Returns whether a program is alike to a reserved one, up to names and constants. Any text may be asked."""
+        """Returns whether a program is similar to a reserved one, up to names and constants. Any text may be asked."""
         ...

@@ -202,5 +202,5 @@ def test_tasks_on_reserved_programs_are_not_posed(tmp_path: Path) -> None:
     file = tmp_path / "reserved.jsonl"
     row = {"kind": "code_o", "program": reserved()[0].program, "inputs": ["[1]"], "outputs": ["1"]}
     file.write_text(json.dumps(row) + "\n")
-    with pytest.raises(UserError, match="alike to a reserved program"):
+    with pytest.raises(UserError, match="similar to a reserved program"):
         task_rows(file)

@@ -44,7 +44,7 @@ class Curriculum:
     part: Part | None
     """None for the seeds."""
     records: tuple[TaskRecord, ...]
-    """Valid tasks, oldest first; none alike to a reserved program, and none twice."""
+    """Valid tasks, oldest first; none similar to a reserved program, and none twice."""
 
     @property
     def name(self) -> str:
