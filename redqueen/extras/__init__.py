@@ -12,14 +12,14 @@ from typing import Any, Literal
 
 from redqueen.errors import UserError
 
-Part = Literal["kind", "kind maker", "recipe", "command", "benchmark", "tracker", "sampler", "cluster", "task format"]
+Part = Literal["kind", "source", "recipe", "command", "benchmark", "tracker", "sampler", "cluster", "task format"]
 
 OFFERS: dict[Part, dict[str, str]] = {
     "kind": {
         **{f"expr_{mode}": "expr.modes:KINDS" for mode in "oif"},
         **{f"sql_{mode}": "sql.modes:KINDS" for mode in "oif"},
     },
-    "kind maker": {"reasoning_gym": "reasoning_gym.answering:made_kind"},
+    "source": {"reasoning_gym": "reasoning_gym.answering:made_kind"},
     "recipe": {"expr": "expr.recipes:RECIPES", "sql": "sql.recipes:RECIPES"},
     "command": {
         "lineage": "studies.commands:lineage",

@@ -80,7 +80,7 @@ def names() -> tuple[str, ...]:
 def _made(name: str) -> TaskKind | None:
     """Returns the kind that a language makes of a name."""
     maker = name.partition(":")[0]
-    return extras.find("kind maker", maker)(name) if maker in extras.OFFERS["kind maker"] else None
+    return extras.find("source", maker)(name) if maker in extras.OFFERS["source"] else None
 
 
 def is_made(name: str) -> bool:
