@@ -8,7 +8,7 @@ import pytest
 
 from redqueen.jail.child.values import encode
 from redqueen.jail.running import Reply, Stop, ZygoteError
-from redqueen.jail.transcript import Run as Story
+from redqueen.jail.transcript import ChildRun as Story
 from redqueen.jail.transcript import Transcript, judge_reply
 from tests.jail.reach import end, value
 
