@@ -68,7 +68,9 @@ def rebuilt(parts: Components, terms: Sequence[Factors]) -> Factors:
     """
     first = terms[0].a.double()
     rank = first.shape[1]
-    u, s, vt = parts.u[:, :rank], parts.s[:rank], parts.vt[:rank]
+    u = parts.u[:, :rank]
+    s = parts.s[:rank]
+    vt = parts.vt[:rank]
     fan_in, fan_out = len(u), vt.shape[1]
     if not len(s):
         return Factors(terms[0].a.float().clone(), torch.zeros(rank, fan_out))
