@@ -6,7 +6,7 @@ one stream the second wave fills the places that the first leaves free:
     sampler                                  self-play                       verifier
     a proposal ends ── follow(number, text) ──▶ reads it, submits it ──────────▶ runs it
       │ samples on                                                                 │
-      ◀────────── Further: the verdict's future, and how requests are made of it ──┘
+      ◀───────── FollowUp: the verdict's future, and how requests are made of it ──┘
     polls: done()? ── result(), in the sampler's own thread ──▶ a valid task is posed: the attempts' requests
       │ they join the batch, numbered on
     an attempt ends ── follow(number, text) ──▶ reads it, submits it; leads to nothing: None
