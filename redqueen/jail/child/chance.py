@@ -30,6 +30,9 @@ _OPERATORS = frozenset(("and_", "or_", "xor", "sub", "iand", "ior", "ixor", "isu
 _TO_TEXT = frozenset(("str", "format"))
 """They show addresses, but only of objects that have no text of their own."""
 
+_ITERATORS = frozenset(("iter", "zip", "enumerate", "reversed", "map", "filter"))
+"""What these return has no text of its own: as text it shows its address."""
+
 # What a class's body sets by itself, and what programs do with it.
 _OF_CLASSES = "__name__ __init__ __module__ __qualname__ __firstlineno__ __static_attributes__ __classcell__"
 _HARMLESS = frozenset(_OF_CLASSES.split())
@@ -61,6 +64,7 @@ def look_at(code: CodeType, strangers: frozenset[str]) -> Look:
     """Walks over a program and everything that it defines. `strangers` are names of modules off the list."""
     # One loop with few objects: each object that a child makes or looks at costs it a page.
     chance = sets = views = operators = imports = strange = classes = as_text = functions = False
+    iterators = percent = False
     own: list[str] = []
     blocks = [code]
     for block in blocks:
@@ -78,6 +82,7 @@ def look_at(code: CodeType, strangers: frozenset[str]) -> Look:
         sets = sets or not _SET_NAMES.isdisjoint(names)
         views = views or not _VIEWS.isdisjoint(names)
         operators = operators or not _OPERATORS.isdisjoint(names)
+        iterators = iterators or not _ITERATORS.isdisjoint(names)
         classes = classes or _CLASS in operations
         as_text = as_text or not _TO_TEXT.isdisjoint(names) or any(format in operations for format in _FORMATS)
         for index, constant in enumerate(block.co_consts):
@@ -92,9 +97,11 @@ def look_at(code: CodeType, strangers: frozenset[str]) -> Look:
                     own.append(name)
             elif kind is frozenset and _shown(block.co_code, index):
                 sets = True
+            elif kind is str and "%" in constant:
+                percent = True
     sets = sets or (views and (operators or any(_combines(block.co_code) for block in blocks)))
     # Without an import the names of modules are just names.
-    chance = chance or (imports and strange) or (classes and as_text)
+    chance = chance or (imports and strange) or (classes and as_text) or (iterators and (as_text or percent))
     return Look(chance, sets, as_text and functions)
 
 

@@ -65,9 +65,8 @@ __all__ = [
 
 FIRST = "python"
 """The language of the paper, and of what says nothing of its language. Its kinds come first."""
-_python = cast("Sequence[TaskKind]", importlib.import_module(f"redqueen.tasks.{FIRST}").KINDS)
-_PYTHON = {kind.name: kind for kind in _python}
-BUILT_IN = (*_PYTHON, *extras.names("kind"))
+_OF_PYTHON = ("code_o", "code_i", "code_f")
+BUILT_IN = (*_OF_PYTHON, *extras.names("kind"))
 """The names of the project's own kinds: those of Python, and then of the languages of extras."""
 
 
@@ -96,8 +95,10 @@ def is_kind(name: str) -> bool:
 @cache
 def _own(name: str) -> TaskKind | None:
     """Returns one of the project's own kinds. Raises MissingExtraError if its language is not here."""
-    if name in _PYTHON:
-        return _PYTHON[name]
+    # Imported when it is asked for: Python's kinds are made of the modules in this folder.
+    if name in _OF_PYTHON:
+        python = importlib.import_module(f"redqueen.tasks.{FIRST}")
+        return next(kind for kind in cast("Sequence[TaskKind]", python.KINDS) if kind.name == name)
     if name in extras.OFFERS["kind"]:
         return next(kind for kind in cast("Sequence[TaskKind]", extras.find("kind", name)) if kind.name == name)
     return _made(name)
