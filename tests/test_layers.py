@@ -240,3 +240,8 @@ def test_the_sandboxed_child_imports_nothing_else_anywhere_in_its_files() -> Non
 
 def test_help_and_version_load_no_tensor_library() -> None:
     assert loaded_after("import redqueen.cli.app").isdisjoint({"torch", "transformers", "peft"})
+
+
+@pytest.mark.parametrize("name", ["redqueen.tasks.python.seeds", "redqueen.extras.sql.language", "redqueen.config"])
+def test_whatever_is_imported_first_can_be(name: str) -> None:
+    assert name in loaded_after(f"import {name}")
