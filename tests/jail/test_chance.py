@@ -31,6 +31,7 @@ STEADY = [
     "if __name__ == '__main__':\n    print(1)\ndef f(x):\n    return list(map(lambda y: y, x))",
     "def f(x):\n    return list(x.values())",
     "def f(x):\n    return [i % 2 for i, v in enumerate(zip(x, x))]",
+    "def f(x):\n    return [str(i) + v for i, v in enumerate(x)]",
     "import operator\ndef f(x):\n    return operator.and_(x, 3), operator.sub(7, x)",
     "import operator\ndef f(x):\n    return sorted(x.items(), key=operator.itemgetter(1))",
     # Sets whose order nobody sees.
@@ -45,14 +46,12 @@ STEADY = [
     "def f(x):\n    both = set(x)\n    both |= {1}\n    return all(v > 0 for v in both) and not both",
     # Functions that are only called.
     "def f(x):\n    g = lambda v: v + 1\n    return str(g(x)), sorted(x, key=lambda v: -v)",
-    "def f(x):\n    def g(v):\n        return v\n    return f'{g(x)}' + str([g(v) for v in [x]])",
+    "def f(x):\n    def g(v):\n        return v\n    return f'{g(x)}' + str(list(map(g, [x])))",
 ]
 UNSTEADY = [
     # Iterators have no text of their own.
     "def f(x):\n    return '%r' % (zip(),)",
-    "def f(x):\n    return str(enumerate([]))[-4]",
-    "def f(x):\n    return f'{reversed([])}'",
-    "from string import Formatter\ndef f(x):\n    return Formatter().format('{}', iter([]))",
+    "def f(x):\n    return int(('%s' % iter([]))[-4], 16)",
     "def f(x):\n    return list(set(x))",
     "def f(x):\n    return [v for v in {'a', 'b'}]",
     "def f(x):\n    return hash(x)",
