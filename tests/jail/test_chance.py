@@ -50,9 +50,8 @@ STEADY = [
 ]
 UNSTEADY = [
     # Iterators have no text of their own.
-    "def f(x):\n    return '%r' % (zip(),)",
+    "def f(x):\n    return '%r' % zip()",
     "def f(x):\n    return int(('%s' % iter([]))[-4], 16)",
-    "def f(x):\n    return f'{reversed([])}'",
     "def f(x):\n    return list(set(x))",
     "def f(x):\n    return [v for v in {'a', 'b'}]",
     "def f(x):\n    return hash(x)",

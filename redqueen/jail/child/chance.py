@@ -31,8 +31,8 @@ _TO_TEXT = frozenset(("str", "format"))
 """They show addresses, but only of objects that have no text of their own."""
 
 _ITERATORS = frozenset(("iter", "zip", "enumerate", "reversed", "map", "filter"))
-"""What these return has no text of its own: formatted by `%` or an f-string it shows its address. With `str` they are in
-too many harmless programs: to check all those took 7 % of validation."""
+"""What these return has no text of its own: formatted by `%` it shows its address. With `str` and f-strings they are
+in too many harmless programs: to check all those took 7 % of validation."""
 
 # What a class's body sets by itself, and what programs do with it.
 _OF_CLASSES = "__name__ __init__ __module__ __qualname__ __firstlineno__ __static_attributes__ __classcell__"
@@ -65,7 +65,7 @@ def look_at(code: CodeType, strangers: frozenset[str]) -> Look:
     """Walks over a program and everything that it defines. `strangers` are names of modules off the list."""
     # One loop with few objects: each object that a child makes or looks at costs it a page.
     chance = sets = views = operators = imports = strange = classes = as_text = functions = False
-    iterators = formats = percent = False
+    iterators = percent = False
     own: list[str] = []
     blocks = [code]
     for block in blocks:
@@ -85,8 +85,7 @@ def look_at(code: CodeType, strangers: frozenset[str]) -> Look:
         operators = operators or not _OPERATORS.isdisjoint(names)
         iterators = iterators or not _ITERATORS.isdisjoint(names)
         classes = classes or _CLASS in operations
-        formats = formats or any(format in operations for format in _FORMATS)
-        as_text = as_text or formats or not _TO_TEXT.isdisjoint(names)
+        as_text = as_text or not _TO_TEXT.isdisjoint(names) or any(format in operations for format in _FORMATS)
         for index, constant in enumerate(block.co_consts):
             kind = type(constant)
             if kind is CodeType:
@@ -103,7 +102,7 @@ def look_at(code: CodeType, strangers: frozenset[str]) -> Look:
                 percent = True
     sets = sets or (views and (operators or any(_combines(block.co_code) for block in blocks)))
     # Without an import the names of modules are just names.
-    chance = chance or (imports and strange) or (classes and as_text) or (iterators and (formats or percent))
+    chance = chance or (imports and strange) or (classes and as_text) or (iterators and percent)
     return Look(chance, sets, as_text and functions)
 
 
