@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from functools import cache
 from typing import Any, Literal
 
 from redqueen.errors import UserError
@@ -64,21 +65,23 @@ class MissingExtraError(UserError):
 
 def names(part: Part) -> tuple[str, ...]:
     """Returns the names of what is installed of a part, in the order of `OFFERS`."""
-    return tuple(name for name, place in OFFERS[part].items() if _is_here(place))
+    return tuple(name for name, place in OFFERS[part].items() if _is_here(_extra(place)))
 
 
 def missing(part: Part) -> tuple[str, ...]:
     """Returns the names of what is not installed of a part."""
-    return tuple(name for name, place in OFFERS[part].items() if not _is_here(place))
+    return tuple(name for name, place in OFFERS[part].items() if not _is_here(_extra(place)))
 
 
 def require(part: Part, name: str) -> None:
     """Raises MissingExtraError, in one line, if an extra offers this name and is not here."""
-    place = OFFERS[part].get(name)
-    if place is not None and not _is_here(place):
+    if name not in OFFERS[part]:
+        return
+    extra = _extra(OFFERS[part][name])
+    if not _is_here(extra):
         raise MissingExtraError(
-            f"the {part} '{name}' needs the extra '{_extra(place)}', which is not installed: there is no folder "
-            f"redqueen/extras/{_extra(place)}"
+            f"the {part} '{name}' needs the extra '{extra}', which is not installed: there is no folder "
+            f"redqueen/extras/{extra}"
         )
 
 
@@ -94,8 +97,10 @@ def _extra(place: str) -> str:
     return place.partition(":")[0].partition(".")[0]
 
 
-def _is_here(place: str) -> bool:
+# Asked for each name that an extra offers, and at the start of every command.
+@cache
+def _is_here(extra: str) -> bool:
     try:
-        return importlib.util.find_spec(f"{__name__}.{_extra(place)}") is not None
+        return importlib.util.find_spec(f"{__name__}.{extra}") is not None
     except ModuleNotFoundError:
         return False

@@ -6,8 +6,8 @@ The paper leaves several rules open. These are used here:
   four at gamma = 0.25. A fraction of a place is one place with that probability: at gamma = 0.35 a role of two puts one
   place at risk in 7 rounds of 10. Rounded up, half of such a role would be replaced in every round.
 - `survivors` decides who is at risk, by default by truncation. The `elite` fittest are never at risk.
-- Burn-in protects only the member itself. If a member at risk has not played enough, it stays, and nobody is replaced
-  in its place: otherwise newborns would push out proven members.
+- Burn-in protects only the member itself. If a member at risk has not played enough, it stays, and no
+  other member is replaced instead: otherwise newborns would push out proven members.
 - `parents` draws the parents among those that stay, by default by linear ranking: ranks, because a difference of
   fitnesses has no natural scale; linear, because truncation has already selected. Victims never have children.
 - The children of one round are independent: two births may share parents. Operators of a family are equally likely.

@@ -55,7 +55,7 @@ def shape(program: str) -> str:
 
 @lru_cache(maxsize=8192)
 def half_of(program: str) -> Half | None:
-    """Returns the half in which there is a reserved expression similar to a program; None if there is none."""
+    """Returns the half whose reserved expressions include one similar to `program`, or None."""
     try:
         expression = parse(program)
     except Fault:

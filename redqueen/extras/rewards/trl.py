@@ -58,7 +58,7 @@ def passes_tests(
     `tests` is a column of your data set: for each row a list of assertions, of `{"stdin", "stdout"}` or of
     `{"function", "arguments", "expected"}`, or JSON texts of these. None after a fault of the machine.
 
-    Raises ValueError for a row with a test that is none: `check_tests` finds it before training.
+    Raises ValueError for a row with an invalid test: `check_tests` finds it before training.
     """
     outcomes = program_outcomes([text_of(completion) for completion in completions], tests)
     _log(outcomes, log_metric)

@@ -66,16 +66,17 @@ def rebuilt(parts: Components, terms: Sequence[Factors]) -> Factors:
     reads along directions of the first term's a that carry nothing yet; a child without a component keeps that a as it
     is. The factors are new tensors: a [in, rank], b [rank, out].
     """
-    first = terms[0].a.double()
-    rank = first.shape[1]
+    readers = [term.a.double() for term in terms]
+    rank = readers[0].shape[1]
     u = parts.u[:, :rank]
     s = parts.s[:rank]
     vt = parts.vt[:rank]
     fan_in, fan_out = len(u), vt.shape[1]
     if not len(s):
         return Factors(terms[0].a.float().clone(), torch.zeros(rank, fan_out))
-    step = fmean(step_length(_square(term.a), _square(term.b), fan_in, fan_out) for term in terms)
-    before, after, unused = split([u.T @ term.a.double() for term in terms], s)
+    squares = [(_square(reader), _square(term.b)) for reader, term in zip(readers, terms, strict=True)]
+    step = fmean(step_length(a_squared, b_squared, fan_in, fan_out) for a_squared, b_squared in squares)
+    before, after, unused = split([u.T @ reader for reader in readers], s)
     # A child that is much larger than its parents is too fast in their split, however a and b are stretched.
     too_fast = shortest(_square(before), _square(after), fan_in, fan_out) > (1 + TOO_FAST) * step
     if too_fast:
@@ -84,14 +85,14 @@ def rebuilt(parts: Components, terms: Sequence[Factors]) -> Factors:
     # With a and b both zero no gradient would ever reach a place of the rank. So the first term's a fills what the
     # child's components leave free. No row of b writes there, so the product stays the same.
     if len(s) < rank:
-        a += first @ unused
+        a += readers[0] @ unused
     c = 1.0 if too_fast else scale(_square(a), _square(after), fan_in, fan_out, step)
     return Factors(a * c, (after @ vt) / c)
 
 
 def weighted_sum(terms: Sequence[Factors], weights: Sequence[float]) -> Factors:
     """Returns the best rank-r approximation (Eckart-Young) of Σ weight · a @ b, as `rebuilt` gives it."""
-    a = torch.cat([term.a.double() for term in terms], dim=1)
+    a = torch.cat([term.a for term in terms], dim=1)
     b = torch.cat([weight * term.b.double() for weight, term in zip(weights, terms, strict=True)])
     return rebuilt(components(a, b), terms)
 
