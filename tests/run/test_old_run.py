@@ -12,7 +12,7 @@ import redqueen
 from redqueen.method.verifier import LocalVerifier
 from redqueen.store import checkpoint
 from redqueen.store.directory import RunDirectory, read_config
-from tests import tiny, toy
+from tests import toy
 from tests.cli.running import redqueen as command
 
 ARCHIVE = Path(__file__).parent / "data" / "run_b8cbb98.tar.gz"
@@ -20,12 +20,12 @@ ARCHIVE = Path(__file__).parent / "data" / "run_b8cbb98.tar.gz"
 
 @pytest.fixture
 def old(tmp_path: Path) -> RunDirectory:
-    """The old run, with its base where it was made anew."""
+    """The old run, with its base, whose random weights another processor would draw otherwise."""
     with tarfile.open(ARCHIVE) as packed:
         packed.extractall(tmp_path, filter="data")
     file = tmp_path / "run" / "config.json"
     told = json.loads(file.read_text())
-    told["model"]["name"] = str(tiny.make(tmp_path / "model"))
+    told["model"]["name"] = str(tmp_path / "model")
     file.write_text(json.dumps(told))
     return RunDirectory(tmp_path / "run")
 
