@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from redqueen.jail.child.chance import look_at
-from redqueen.jail.child.function_text import shows_functions
+from redqueen.jail.child.chance import ITERATORS, look_at
+from redqueen.jail.child.function_text import shows_functions, shows_iterators
 from redqueen.jail.child.set_order import holds, is_set, shows_order
 
 STRANGERS = frozenset(("sys", "os", "values"))
@@ -18,6 +18,7 @@ def unsteady(program: str, *arguments: object) -> bool:
         look.chance
         or holds(arguments, is_set)
         or (look.functions_as_text and shows_functions(program))
+        or (look.iterators_as_text and shows_iterators(program, ITERATORS))
         or (look.sets and shows_order(program, "f", list(arguments)))
     )
 
@@ -32,6 +33,8 @@ STEADY = [
     "def f(x):\n    return list(x.values())",
     "def f(x):\n    return [i % 2 for i, v in enumerate(zip(x, x))]",
     "def f(x):\n    return [str(i) + v for i, v in enumerate(x)]",
+    "def f(x):\n    first, last = map(str, x)\n    return ''.join(map(str, [*zip(x, x)])) + f'{first}'",
+    "def f(n):\n    return str(sum(map(int, str(n))))",
     "import operator\ndef f(x):\n    return operator.and_(x, 3), operator.sub(7, x)",
     "import operator\ndef f(x):\n    return sorted(x.items(), key=operator.itemgetter(1))",
     # Sets whose order nobody sees.
@@ -51,7 +54,13 @@ STEADY = [
 UNSTEADY = [
     # Iterators have no text of their own.
     "def f(x):\n    return '%r' % zip()",
+    "def f(x):\n    return '%r' % (zip(),)",
     "def f(x):\n    return int(('%s' % iter([]))[-4], 16)",
+    "def f(x):\n    return str(enumerate([]))[-4]",
+    "def f(x):\n    return f'{reversed([])}'",
+    "from string import Formatter\ndef f(x):\n    return Formatter().format('{}', iter([]))",
+    "def f(x):\n    both = zip(x, x)\n    return str(both)",
+    "def list(x):\n    return str(x)\ndef f(x):\n    return list(map(abs, x))",
     "def f(x):\n    return list(set(x))",
     "def f(x):\n    return [v for v in {'a', 'b'}]",
     "def f(x):\n    return hash(x)",

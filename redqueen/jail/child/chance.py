@@ -30,9 +30,8 @@ _OPERATORS = frozenset(("and_", "or_", "xor", "sub", "iand", "ior", "ixor", "isu
 _TO_TEXT = frozenset(("str", "format"))
 """They show addresses, but only of objects that have no text of their own."""
 
-_ITERATORS = frozenset(("iter", "zip", "enumerate", "reversed", "map", "filter"))
-"""What these return has no text of its own: formatted by `%` it shows its address. With `str` and f-strings they are
-in too many harmless programs: to check all those took 7 % of validation."""
+ITERATORS = frozenset(("iter", "zip", "enumerate", "reversed", "map", "filter"))
+"""What these return has no text of its own: as text it shows its address."""
 
 # What a class's body sets by itself, and what programs do with it.
 _OF_CLASSES = "__name__ __init__ __module__ __qualname__ __firstlineno__ __static_attributes__ __classcell__"
@@ -59,6 +58,8 @@ class Look(NamedTuple):
     """Whether it makes sets, or has a constant one that it does more with than to look into it."""
     functions_as_text: bool
     """Whether it turns values into text, and names functions of its own inside a function or makes some there."""
+    iterators_as_text: bool
+    """Whether it turns values into text, and makes iterators."""
 
 
 def look_at(code: CodeType, strangers: frozenset[str]) -> Look:
@@ -83,7 +84,7 @@ def look_at(code: CodeType, strangers: frozenset[str]) -> Look:
         sets = sets or not _SET_NAMES.isdisjoint(names)
         views = views or not _VIEWS.isdisjoint(names)
         operators = operators or not _OPERATORS.isdisjoint(names)
-        iterators = iterators or not _ITERATORS.isdisjoint(names)
+        iterators = iterators or not ITERATORS.isdisjoint(names)
         classes = classes or _CLASS in operations
         as_text = as_text or not _TO_TEXT.isdisjoint(names) or any(format in operations for format in _FORMATS)
         for index, constant in enumerate(block.co_consts):
@@ -102,8 +103,8 @@ def look_at(code: CodeType, strangers: frozenset[str]) -> Look:
                 percent = True
     sets = sets or (views and (operators or any(_combines(block.co_code) for block in blocks)))
     # Without an import the names of modules are just names.
-    chance = chance or (imports and strange) or (classes and as_text) or (iterators and percent)
-    return Look(chance, sets, as_text and functions)
+    chance = chance or (imports and strange) or (classes and as_text)
+    return Look(chance, sets, as_text and functions, iterators and (as_text or percent))
 
 
 def _combines(code: bytes) -> bool:

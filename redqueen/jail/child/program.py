@@ -15,8 +15,8 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from attributes import hidden_module
-from chance import look_at
-from function_text import shows_functions
+from chance import ITERATORS, look_at
+from function_text import shows_functions, shows_iterators
 from heap import scatter
 from protocol import UNSTEADY
 from set_order import holds, is_set, shows_order
@@ -136,6 +136,8 @@ def depends_on_chance(rules: Rules, code: CodeType, program: str, inputs: list[b
         if (b"s\0\0" in data or b"z\0\0" in data) and holds(unpack(data), is_set):
             return True
     if look.functions_as_text and shows_functions(program):
+        return True
+    if look.iterators_as_text and shows_iterators(program, ITERATORS):
         return True
     return look.sets and shows_order(program, rules.entry, [unpack(data) for data in inputs])
 
