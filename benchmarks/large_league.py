@@ -157,7 +157,7 @@ class _Verdicts:
             pairs=tuple(Pair(text, "1") for text in draft.inputs),
             message=draft.message,
         )
-        return finished((Verdict("valid", output="1", cpu_ms=1.0, lines_run=3, line_events=9), task))
+        return finished((Verdict("valid", output="1", cpu_ms=1.0), task))
 
     def judge_answer(self, answer: Answer) -> Future[Verdict]:
         """Returns right or wrong, with even chances."""

@@ -219,8 +219,6 @@ class SyntheticRun:
             distinct_outputs=9,
             same_output_rate=0.1,
             echo=False,
-            lines_run=size.lines,
-            line_events=3 * size.lines,
         )
 
     def _proposal(self, name: str, match: MatchRow, kind: Kind, text: str, rho: float | None) -> ProposalRow:

@@ -50,11 +50,6 @@ class Verdict:
     output: str = ""
     detail: str = ""
     cpu_ms: float = 0.0
-    lines_run: int | None = None
-    """Of a valid proposal: the different lines of its functions that ran on its inputs. None if nobody could count.
-    The program can spoil this number and the next one, so nothing is paid for them."""
-    line_events: int | None = None
-    """How often such a line began, over all inputs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -316,7 +316,7 @@ def test_what_is_no_assignment_is_refused_with_an_example(text: str) -> None:
         (["learning.beta1=1"], "learning.beta1"),
         (["learning.loss=mean"], "learning.loss"),
         (["learning.max_staleness=1", "learning.importance_ratio=off"], "learning.max_staleness"),
-        (["sampling.vllm_url=http://127.0.0.1:8000"], "sampling.engine=vllm"),
+        (["sampling.vllm_url=http://127.0.0.1:8000"], "sampling.vllm_url was removed: a run starts its own vLLM"),
         (["sandbox.cpu_s=0"], "sandbox.cpu_s"),
         (["run.steps=0"], "run.steps"),
         (["run.seed=-1"], "run.seed"),

@@ -29,6 +29,9 @@ FIRST = (
 )
 """The settings that people touch first."""
 
+_REMOVED = {"sampling.vllm_url": "a run starts its own vLLM (sampling.engine=vllm) and takes no server: leave it out"}
+"""Keys of earlier versions, with what to do instead."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
@@ -108,6 +111,8 @@ def _choices(annotation: Any) -> tuple[str, ...]:
 
 def unknown_key(name: str, valid: Iterable[str]) -> str:
     """Returns the message for a key that does not exist, with the most similar one of `valid` if one is similar."""
+    if name in _REMOVED:
+        return f"{name} was removed: {_REMOVED[name]}"
     near = nearest_key(name, valid)
     alike = max(difflib.SequenceMatcher(None, text, name).ratio() for text in (near, near.rpartition(".")[2]))
     # A word that is a part of the key may be much shorter than it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, cast, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -72,10 +72,8 @@ class SamplingConfig(Section):
     engine: Literal["embedded", "vllm", "auto"] = "embedded"
     """What samples: the embedded sampler, or vLLM on the same machine (docs/SCALING.md), an extra of the package. auto:
     vLLM if it is installed and its base takes less than a fifth of a GPU."""
-    vllm_url: str = ""
-    """Engine vllm: a running server of the same base, such as http://127.0.0.1:8000; empty: the run starts vLLM."""
     vllm_cache_gb: float = Field(default=2.0, gt=0)
-    """Engine vllm without a server: GiB of keys and values. Its copy of the base and the adapters come on top."""
+    """Engine vllm: GiB of keys and values. Its copy of the base and the adapters come on top."""
     temperature: float = Field(default=1.0, gt=0)
     """The divisor of the logits. At 1 members sample from their policy itself."""
     proposal_tokens: int = Field(default=96, ge=1)
@@ -95,11 +93,13 @@ class SamplingConfig(Section):
     """Tokens of all texts and prompts whose keys and values are held at once on a GPU; 0: as free memory allows. Rows
     that find no room wait. Other devices hold all that `batch_rows` rows can need."""
 
-    @model_validator(mode="after")
-    def _server_of_vllm(self) -> Self:
-        if self.vllm_url and self.engine != "vllm":
-            raise ValueError("sampling.vllm_url needs sampling.engine=vllm")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _without_a_server(cls, data: Any) -> Any:
+        # Runs of earlier versions say so: only the address of a server is refused (`redqueen.config.keys`).
+        if isinstance(data, dict) and data.get("vllm_url") == "":
+            return {name: value for name, value in cast("dict[str, Any]", data).items() if name != "vllm_url"}
+        return data
 
     @property
     def truncates(self) -> bool:

@@ -35,6 +35,5 @@ def check_engine(config: Config) -> None:
         )
     if config.sampling.engine == "vllm":
         extras.require("sampler", "vllm")
-    library = "httpx" if config.sampling.vllm_url else "vllm"
-    if config.sampling.engine == "vllm" and not is_installed(library):
-        raise missing(library, "vllm", "sampling.engine=vllm")
+        if not is_installed("vllm"):
+            raise missing("vllm", "vllm", "sampling.engine=vllm")

@@ -52,7 +52,7 @@ OFFERS: dict[Part, dict[str, str]] = {
         "trackio": "trackers.trackio:Trackio",
         "mlflow": "trackers.mlflow:MLflow",
     },
-    "sampler": {"vllm": "vllm.opening:open_executor"},
+    "sampler": {"vllm": "vllm.executor:open_executor"},
     "cluster": {"ray": "ray.players:open_players"},
     "task format": {"verifiers": "rewards.verifiers_package"},
 }

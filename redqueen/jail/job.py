@@ -23,9 +23,6 @@ Status = Literal[
 MAX_PROGRAM_BYTES = 65_536
 MAX_INPUTS = 256
 
-MAX_EVENTS = 20_000
-"""How often a line may begin before the count of lines stops."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -81,16 +78,6 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinesRun:
-    """How much of a program ran on its inputs. It is a statistic that the program itself may spoil, and no evidence."""
-
-    distinct: int
-    """Lines of the program's functions that ran."""
-    events: int
-    """How often one of them began, over all inputs; counting stops at `MAX_EVENTS`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What became of a job. Only `infra_error` is the machine's fault; it must never become a reward."""
 
@@ -101,5 +88,3 @@ class Outcome:
     """One line for people, e.g. `ZeroDivisionError at line 2`; empty when there is nothing to say."""
     cpu_ms: float = 0.0
     """CPU time of the reference (A) child, its start-up included; 0 when none was started."""
-    lines: LinesRun | None = None
-    """Of a validated program that is quick: which share of it ran. None if it was not counted or could not be."""

@@ -54,8 +54,8 @@ class Stop(Enum):
 class ChildRequest:
     """What a child is asked to do."""
 
-    limits: tuple[int, int, int, int, int]
-    """CPU microseconds, bytes of memory, passes, most bytes of a value, most line events (`LIMITS`)."""
+    limits: tuple[int, int, int, int]
+    """CPU microseconds, bytes of memory, passes, most bytes of a value (`LIMITS`)."""
     processors: bytes
     """Those that the child may use, as the kernel takes them."""
     work: bytes

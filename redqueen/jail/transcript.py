@@ -3,8 +3,6 @@
 The child writes `L` once it is locked in, a frame without content if its program may depend on chance, one frame for
 each value as soon as it is computed, and one frame for the end. A frame is a letter, a length and that many bytes. If
 it writes anything else, its program did that, and it counts as an error.
-
-Where lines are counted one more frame may follow the end. What comes after the end then decides nothing.
 """
 
 from __future__ import annotations
@@ -17,15 +15,13 @@ from redqueen.jail.child.protocol import (
     END,
     FRAME,
     FROM_CHILD,
-    LINES,
-    LINES_RUN,
     LOCKED,
     MOST_END_BYTES,
     UNSTEADY,
     VALUE,
 )
 from redqueen.jail.child.values import CodecError, decode
-from redqueen.jail.job import LinesRun, Status
+from redqueen.jail.job import Status
 from redqueen.jail.running import Reply, Stop, ZygoteError
 
 
@@ -41,14 +37,12 @@ class ChildRun:
     cpu_ms: float
     unsteady: bool = False
     """Whether the program's code can show hashes, addresses or other chance."""
-    lines: LinesRun | None = None
-    """What the child says about the lines that ran, if it was asked and said anything."""
 
 
 class Transcript:
     """Reads the bytes of one child as they arrive. After the first byte out of place nothing more is read."""
 
-    def __init__(self, most_values: int, value_bytes: int, most_events: int = 0) -> None:
+    def __init__(self, most_values: int, value_bytes: int) -> None:
         self.values: list[bytes] = []
         """The encoded values so far."""
         self.locked = False
@@ -57,9 +51,6 @@ class Transcript:
         """Whether the child found that the program may depend on chance."""
         self.fault = ""
         """Why the bytes are no transcript; empty as long as they may become one."""
-        self.lines: LinesRun | None = None
-        """What the child says about the lines that ran."""
-        self._most_events = most_events
         self._most_values = most_values
         self._value_bytes = value_bytes
         self._end: tuple[Status, str] | None = None
@@ -68,8 +59,7 @@ class Transcript:
     @property
     def cap(self) -> int:
         """The most bytes that an honest child can write."""
-        ends = FRAME.size + MOST_END_BYTES + FRAME.size + LINES_RUN.size
-        return 1 + FRAME.size + self._most_values * (FRAME.size + self._value_bytes) + ends
+        return 1 + FRAME.size + self._most_values * (FRAME.size + self._value_bytes) + FRAME.size + MOST_END_BYTES
 
     @property
     def whole(self) -> bool:
@@ -81,18 +71,10 @@ class Transcript:
         """Whether the child got as far as its program and wrote nothing after that."""
         return self.locked and not (self.fault or self.values or self._end or self._rest)
 
-    @property
-    def decided(self) -> bool:
-        """Whether lines are counted and the end has come: nothing that follows is of consequence."""
-        return self._most_events > 0 and self._end is not None and not self.fault
-
     def feed(self, data: bytes) -> None:
         """Reads more of the child's bytes; a part of a frame waits for the rest."""
         data = self._rest + data
         at = 0
-        if self.decided:
-            self._rest = self._count(data)
-            return
         if not self.locked and data:
             self.locked = data.startswith(LOCKED)
             at = 1
@@ -106,16 +88,13 @@ class Transcript:
                 break
             self._take(kind, data[at + FRAME.size : end])
             at = end
-            if self.decided:
-                self._rest = self._count(data[at:])
-                return
         self._rest = data[at:]
 
     def result(self) -> tuple[Status, str]:
         """Status and detail of a child that has ended. Raises CodecError if this is not one whole transcript."""
         if self.fault:
             raise CodecError(self.fault)
-        if self._end is None or (self._rest and not self.decided):
+        if self._end is None or self._rest:
             raise CodecError("bytes after the end" if self._end else "it stops in the middle")
         if self._end[0] == "ok" and len(self.values) != self._most_values:
             raise CodecError("not a value for every input")
@@ -134,16 +113,6 @@ class Transcript:
         if kind == END:
             return "an end above the limit" if size > MOST_END_BYTES else ""
         return "not a frame"
-
-    def _count(self, data: bytes) -> bytes:
-        """Reads the frame that may follow the end. Returns what it may be a part of."""
-        if self.lines is not None or len(data) < FRAME.size + LINES_RUN.size:
-            return data
-        kind, size = FRAME.unpack_from(data)
-        distinct, events = LINES_RUN.unpack_from(data, FRAME.size)
-        if kind == LINES and size == LINES_RUN.size and distinct <= events <= self._most_events:
-            self.lines = LinesRun(distinct=distinct, events=events)
-        return b""
 
     def _take(self, kind: bytes, data: bytes) -> None:
         if kind == VALUE:
@@ -180,9 +149,6 @@ def judge_reply(reply: Reply, said: Transcript, cpu_s: float, walled: bool) -> C
     def failed(status: Status, detail: str) -> ChildRun:
         return ChildRun(status=status, detail=detail, values=[], cpu_ms=reply.cpu_ms)
 
-    if said.decided:
-        return _as_said(reply, said)
-
     # The timer that kills may have another limit than `cpu_s`. The CPU time that the system reports may be a little
     # less than the timer's: nine tenths of the limit will do.
     killed = reply.signal == signal.SIGKILL and reply.cpu_ms >= cpu_s * 900
@@ -217,7 +183,6 @@ def _as_said(reply: Reply, said: Transcript) -> ChildRun:
         values=said.values,
         cpu_ms=reply.cpu_ms,
         unsteady=said.unsteady,
-        lines=said.lines,
     )
 
 

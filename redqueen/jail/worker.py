@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from redqueen.jail.child.values import CodecError, OversizeError, canonical, decode, encode, marshalled, pack
 from redqueen.jail.interpreters import VARIANTS, Interpreters
-from redqueen.jail.job import MAX_EVENTS, MAX_PROGRAM_BYTES, Job, Limits, Outcome, Status
+from redqueen.jail.job import MAX_PROGRAM_BYTES, Job, Limits, Outcome, Status
 from redqueen.jail.literals import parse_arguments, to_literal
 from redqueen.jail.process import Zygote
 from redqueen.jail.running import Child, ChildRequest, NoChildError, ZygoteError
@@ -145,10 +145,8 @@ class Worker:
         for which in list(VARIANTS)[1:]:
             quick = run.cpu_ms <= _QUICK * cpu_s * 1000
             passes = _passes(len(job.inputs), quick=quick) if which == "B" else 1
-            most_events = MAX_EVENTS if quick and which == "B" else 0
             longer_s = _CHECK_LIMIT * cpu_s
-            check = self._request(which, job, work, passes, longer_s, longer_s, most_events)
-            runs.append(self._child(job, check))
+            runs.append(self._child(job, self._request(which, job, work, passes, longer_s, longer_s)))
             # B has looked at the code.
             if not runs[1].unsteady or _compare(run.values, runs[-1])[0] != "ok":
                 break
@@ -165,21 +163,16 @@ class Worker:
             return self._request("A", job, work, 1, most_s, cpu_s / 2)
         return self._request("A", job, work, 1, most_s, most_s if job.patient else cpu_s)
 
-    def _request(
-        self, which: str, job: Job, work: bytes, passes: int, cpu_s: float, allowed_s: float, most_events: int = 0
-    ) -> _Request:
-        """A request for a child that knows of `cpu_s` and is ended after `allowed_s` seconds of CPU if that is less.
-
-        It counts at most `most_events` of the program's lines at its end.
-        """
+    def _request(self, which: str, job: Job, work: bytes, passes: int, cpu_s: float, allowed_s: float) -> _Request:
+        """A request for a child that knows of `cpu_s` and is ended after `allowed_s` seconds of CPU if that is less."""
         limits = self._limits(job)
         # Encoded values are at most twice as long as their text ("0.0, " is nine bytes; only lists of complex numbers
         # are worse). This bounds what the child may send; the text itself is measured in the parent.
         value_limit = 2 * limits.output_bytes + 64
         memory_mb = limits.memory_mb + _MORE_MEMORY_MB * VARIANTS[which]
-        transcript = Transcript(passes * len(job.inputs), value_limit, most_events)
+        transcript = Transcript(passes * len(job.inputs), value_limit)
         asked = ChildRequest(
-            limits=(int(cpu_s * 1e6), memory_mb << 20, passes, value_limit, most_events),
+            limits=(int(cpu_s * 1e6), memory_mb << 20, passes, value_limit),
             processors=self.interpreters.processors(job.program if job.one_processor else None),
             work=work,
             wall_s=self._wall_s(which, job),
@@ -243,12 +236,7 @@ def run_job(job: Job, limits: Limits, free: Callable[[Job, bytes], AbstractConte
     except ZygoteError as error:
         return Outcome(status="infra_error", detail=str(error))
     # Of the checks only the last one can object: the others agreed, or it would not have begun.
-    outcome = _judge(Reading(job.expected, limits.output_bytes), runs[0], runs[-1] if job.validate else None)
-    counted = runs[1].lines if outcome.status == "ok" and len(runs) > 1 else None
-    # A program may forge the numbers, but no program has more lines than its text.
-    if counted is not None and counted.distinct <= job.program.count("\n") + 1:
-        outcome = replace(outcome, lines=counted)
-    return outcome
+    return _judge(Reading(job.expected, limits.output_bytes), runs[0], runs[-1] if job.validate else None)
 
 
 def _packed(job: Job, limits: Limits) -> list[bytes]:

@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from benchmarks.gpu import pretend
 from benchmarks.gpu.shapes import SEVEN_B, random_decoder, random_members
 from benchmarks.gpu.workload import Draw, student_batch
 from redqueen.engine.kernels import dispatch, gpu_kernels
@@ -33,7 +34,21 @@ from redqueen.engine.sampling.device_batch import DeviceBatch, PlacedPrompt
 from redqueen.records import SamplingParams
 
 CUDA_BUILD = torch.version.cuda is not None
+NAME = "cuda" if CUDA_BUILD else "pretend"
 ROWS = 64
+
+
+class NoDevice(backend_registration._DummyBackendModule):
+    """What torch knows of a device that has a name only: it is not there, so that nothing else chooses it."""
+
+    def is_available(self) -> bool:
+        return False
+
+
+@cache
+def register() -> None:
+    """Makes torch know the name of the device. It can be given only once in a process."""
+    backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=NoDevice())
 
 
 class OnDevice(TorchDispatchMode):
@@ -78,14 +93,14 @@ def placed(value: Any, device: torch.device) -> Any:
 def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
     """The device. What a machine without a GPU cannot do is left out: compiling, recording and pinned memory."""
     if not CUDA_BUILD:
-        pretend.register()
+        register()
     monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
     monkeypatch.setattr(gpu_kernels, "can_compile", lambda: False)
     monkeypatch.setattr(dispatch, "_GPU", gpu_kernels.GpuKernels())
     monkeypatch.setattr(recorded, "recorder_of", lambda _: None)
     monkeypatch.setattr(Tensor, "pin_memory", lambda self: self)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _=None: (9, 0))
-    device = torch.device("cuda" if CUDA_BUILD else pretend.NAME, 0)
+    device = torch.device(NAME, 0)
     with ExitStack() as stack:
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         stack.enter_context(OnDevice(device))

@@ -82,9 +82,9 @@ def items(config: Config, machine: Machine, lengths: PromptLengths, members: int
 
 
 def held_items(config: Config, machine: Machine, members: int) -> list[Item]:
-    """Returns the items that exist all the time: libraries, base, members, and vLLM if the run starts it."""
+    """Returns the items that exist all the time: libraries, base, members, and vLLM if it samples."""
     held = [*_base(config, machine), *_members(config, machine, members)]
-    if config.sampling.engine == "vllm" and not config.sampling.vllm_url:
+    if config.sampling.engine == "vllm":
         held += _vllm(config, machine, members)
     return held
 

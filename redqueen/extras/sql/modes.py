@@ -29,8 +29,6 @@ class SqlTask(TaskKind):
     def task(
         self, proposal: Proposal, outcome: Outcome, counts: InputCounts, max_input_bytes: int
     ) -> tuple[Verdict, Task | None]:
-        # The lines that were counted are those of `runner.py`.
-        outcome = replace(outcome, lines=None)
         if outcome.detail.startswith("Undecided") or _UNDECIDED in outcome.outputs:
             detail = "which rows it gives, or in which order, depends on how they are stored"
             outcome = replace(outcome, status="nondeterministic", detail=detail)

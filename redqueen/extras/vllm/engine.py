@@ -6,12 +6,13 @@ vLLM computes in processes of its own. It is imported when an engine is started,
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, Literal
 
 from redqueen.base.machine import without_allocator_defaults
 from redqueen.base.optional import require
@@ -20,7 +21,6 @@ from redqueen.engine.model.base import Base
 from redqueen.engine.model.source import source
 from redqueen.engine.vllm_limits import largest_rank
 from redqueen.errors import WorkerError
-from redqueen.extras.vllm.token_engine import Piece, sampling_options
 from redqueen.records import SamplingParams
 
 # vLLM refuses to start unless this share of a GPU is free. How much it takes for its cache is said in bytes, so the
@@ -28,8 +28,39 @@ from redqueen.records import SamplingParams
 _FREE_SHARE = 0.05
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What was sampled for one request since its last piece."""
+
+    request: str
+    token_ids: list[int]
+    logprobs: list[float]
+    ended: Literal["", "stop", "length", "abort", "error", "repetition"]
+    """Why vLLM ended the request; "" while it goes on."""
+
+
+def sampling_options(sampling: SamplingParams, seed: int, end_ids: Sequence[int]) -> dict[str, Any]:
+    """Returns vLLM's sampling parameters of a request that ends at these tokens."""
+    return {
+        "max_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "seed": seed,
+        # No other token's probability is wanted beside that of the sampled one.
+        "logprobs": 0,
+        # The base's end tokens are ours, which may be more than the one that vLLM reads from the model's files.
+        "stop_token_ids": end_ids,
+        "ignore_eos": True,
+        "detokenize": False,
+    }
+
+
 class Engine:
-    """A running vLLM engine with one base and room for several adapters (see `TokenEngine`)."""
+    """A running vLLM engine with one base and room for several adapters.
+
+    Its methods raise WorkerError when vLLM has ended.
+    """
 
     def __init__(self, base: Base, adapters: int, rank: int, sampling: SamplingConfig) -> None:
         """`adapters` is how many adapters are loaded at once, `rank` the largest rank of one.
@@ -85,16 +116,19 @@ class Engine:
         return adapter
 
     def unload(self, number: int) -> None:
+        """Unloads an adapter that no request uses."""
         with self._living():
             self._engine.remove_lora(number)
 
     def add(self, request: str, prompt_ids: Collection[int], sampling: SamplingParams, seed: int, adapter: Any) -> None:
+        """Adds a request, which is sampled from the next `step` on."""
         kind = _import("vllm.sampling_params").RequestOutputKind.DELTA
         params = self._vllm.SamplingParams(**sampling_options(sampling, seed, self._end_ids), output_kind=kind)
         with self._living():
             self._engine.add_request(request, self._inputs.tokens_input(list(prompt_ids)), params, lora_request=adapter)
 
     def step(self) -> list[Piece]:
+        """Waits for the next tokens, of any requests."""
         with self._living():
             outputs = self._engine.step()
         pieces: list[Piece] = []
@@ -108,11 +142,13 @@ class Engine:
         return pieces
 
     def abort(self, requests: Collection[str]) -> None:
+        """Ends requests; pieces of them that are on their way may still come."""
         if requests:
             with self._living():
                 self._engine.abort_request(list(requests))
 
     def close(self) -> None:
+        """Ends vLLM's processes. It may be called twice."""
         self._engine.engine_core.shutdown()
 
     @contextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from redqueen.base import streams
+from redqueen.config import SamplingConfig
 from redqueen.engine.executor import Executor
 from redqueen.engine.learning.gradients import ForwardOptions, TokenStats
 from redqueen.engine.learning.packing import PromptGroup
@@ -16,10 +17,23 @@ from redqueen.engine.sampling.completion import Row, extend
 from redqueen.engine.sampling.continuous_batch import BatchLimits, OnRow, RowGroup, TextModel
 from redqueen.errors import AdapterError, PromptError, WorkerError
 from redqueen.extras.vllm.adapter_versions import AdapterVersions
-from redqueen.extras.vllm.token_engine import Piece, TokenEngine
+from redqueen.extras.vllm.engine import Engine, Piece
 
 # Seeds of torch's generators have 64 bits, and vLLM sends them as signed numbers.
 _SEEDS = 2**63
+
+
+def open_executor(
+    base: Base, bank: AdapterBank, capacity: int, rank: int, sampling: SamplingConfig, learning: Executor
+) -> VllmExecutor:
+    """Returns an executor that samples with vLLM. If vLLM does not start, `learning` is closed."""
+    try:
+        # One more than there are members: a new version is loaded before the old one is unloaded.
+        engine = Engine(base, capacity + 1, rank, sampling)
+    except BaseException:
+        learning.close()
+        raise
+    return VllmExecutor(base, bank, engine, learning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +56,7 @@ class VllmExecutor:
     samples_apart = True
     """Further groups wait until all others have ended."""
 
-    def __init__(self, base: Base, bank: AdapterBank, engine: TokenEngine, learning: Executor) -> None:
+    def __init__(self, base: Base, bank: AdapterBank, engine: Engine, learning: Executor) -> None:
         self.bank = bank
         self.engine = engine
         self.learning = learning

@@ -64,8 +64,8 @@ class Rules(NamedTuple):
 
 def run(
     rules: Rules, program: str, inputs: list[bytes], passes: int, value_limit: int, tell: Callable[..., object]
-) -> tuple[str, str, CodeType | None]:
-    """Calls the program on its inputs and tells each encoded value at once; returns status, detail and the code."""
+) -> tuple[str, str]:
+    """Calls the program on its inputs and tells each encoded value at once; returns status and detail."""
     try:
         code = load(rules, program)
         # Now, since a program that has started could keep it back.
@@ -76,11 +76,11 @@ def run(
             scatter(rules.variant)
         function = start(rules, code)
     except ForbiddenError as error:
-        return "forbidden", str(error), None
+        return "forbidden", str(error)
     except MalformedError as error:
-        return "malformed", str(error), None
+        return "malformed", str(error)
     except BaseException as error:  # noqa: BLE001 - a program may raise anything at all
-        return *describe(error), None
+        return describe(error)
     for number in range(passes):
         # The second pass goes backwards, so that a counter is out of step for at least one input.
         order = range(len(inputs)) if number % 2 == 0 else range(len(inputs) - 1, -1, -1)
@@ -88,8 +88,8 @@ def run(
             failure = call(function, inputs[index], value_limit, tell)
             if failure:
                 status, detail = failure
-                return status, detail + (f" on input {index}" if len(inputs) > 1 else ""), None
-    return "ok", "", code
+                return status, detail + (f" on input {index}" if len(inputs) > 1 else "")
+    return "ok", ""
 
 
 def call(

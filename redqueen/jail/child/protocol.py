@@ -10,8 +10,7 @@ Over that socket the child first sends `PID`. The parent sends `LIMITS`, the pro
 `marshal` makes of the program and the list of its inputs. Only the parent makes such bytes and only a child reads them,
 since `marshal` trusts what it reads.
 Then the child writes `LOCKED`, perhaps a `FRAME` that says `UNSTEADY`, one for each value, and one for the end. Where
-line events are counted one more may follow, and what follows the end decides nothing. Where the mother is not the
-machine code of `mother.py` the last bytes are hers: a `TRAILER`.
+the mother is not the machine code of `mother.py` the last bytes are hers: a `TRAILER`.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ PID = struct.Struct("@i")
 TRAILER = struct.Struct("@iQ")
 """The child's wait status and the CPU microseconds that it took."""
 
-LIMITS = struct.Struct("!IQQIII")
+LIMITS = struct.Struct("!IQQII")
 """Bytes of the request that follow, CPU microseconds, bytes of memory, passes over the inputs, most bytes of an encoded
-value, most line events to count (0: none). `PROCESSORS_BYTES` follow, then the request."""
+value. `PROCESSORS_BYTES` follow, then the request."""
 
 PROCESSORS_BYTES = 128
 """A set of processors as the kernel takes it: one bit for each (sched_setaffinity(2))."""
@@ -51,17 +50,12 @@ UNRANDOMISED = "unrandomised"
 LOCKED = b"L"
 """The first byte of an answer: the child has given up every right and is about to start the program."""
 
-# The kinds of frame, and how long an honest end can be. `LINES` is the only one that may follow the end.
-# `UNSTEADY` has no content. It is written before the program
+# The kinds of frame, and how long an honest end can be. `UNSTEADY` has no content. It is written before the program
 # starts, so that no program can keep it back: its value may depend on hashes or addresses.
 UNSTEADY = b"U"
 VALUE = b"V"
 END = b"E"
-LINES = b"N"
 MOST_END_BYTES = 4_096
-
-LINES_RUN = struct.Struct("!II")
-"""The content of `LINES`: how many different lines of the program ran, and how often a line began."""
 
 FROM_CHILD = ("ok", "malformed", "forbidden", "error", "memory", "oversize", "unsupported")
 """The only statuses that a child may claim; the others are the parent's to give."""

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from marshal import loads
 
-from lines import count_lines
-from program import LOOKS, Rules, run
+from program import Rules, run
 from protocol import FRAME, VALUE
 from values import encode, marshalled, pack
-
-_MOST_EVENTS = 1_000
 
 # It uses what most programs use: classes, loops, dicts, exceptions, values of each kind.
 _SAMPLE = """
@@ -41,20 +38,13 @@ def warm_up(rules: Rules) -> None:
     inputs = [pack((value,)) for value in (1, "a", [1, -2], (2.5, None), {"k": True})]
     request = marshalled((program, inputs))
     status = detail = ""
-    code = None
     # CPython specialises a code object after a few calls.
     for _ in range(20):
         text, arguments = loads(request)
-        status, detail, code = run(rules, text, arguments, 2, 1 << 16, _frame)
+        status, detail = run(rules, text, arguments, 2, 1 << 16, _frame)
         encode((status, detail))
-        if rules.variant == LOOKS and code:
-            count_lines(rules, code, arguments, _MOST_EVENTS, _frame, _stay)
     if status != "ok":
         raise RuntimeError(f"the sample program: {status} {detail}")
-
-
-def _stay(_code: int) -> None:
-    """Stands for the end of the process."""
 
 
 def _frame(data: bytes, kind: bytes = VALUE) -> bytes:

@@ -31,7 +31,6 @@ import text_encodings
 import time_stamp
 import vdso
 import warm
-from lines import count_lines
 from lockdown import arm_cpu_timer, die_with_parent, limit_resources
 from mother import Mother
 from program import LOOKS, Rules, refuse_unseeded, run
@@ -158,7 +157,7 @@ def child(setup: Setup) -> None:
         die_with_parent()
         limits = _limits
         receive(limits)
-        size, cpu_us, memory, passes, value_limit, most_events = _unpack_limits(limits)
+        size, cpu_us, memory, passes, value_limit = _unpack_limits(limits)
         request = bytearray(size)
         receive(request)
         _set_processors()
@@ -186,10 +185,8 @@ def child(setup: Setup) -> None:
         # Fails, and so ends this child, if the parent ended before `die_with_parent`.
         put(RESULT, LOCKED)
         text, inputs = loads(request)
-        status, detail, code = run(rules, text, inputs, passes, value_limit, tell)
+        status, detail = run(rules, text, inputs, passes, value_limit, tell)
         tell(encode((status, detail[:500])), END)
-        if most_events and code:
-            count_lines(rules, code, inputs, most_events, tell, leave)
         leave(0)
     except MemoryError:
         # The program still holds what there was.

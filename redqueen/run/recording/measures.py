@@ -156,8 +156,6 @@ def measure_task(item: ToMeasure) -> MeasureRow:
         distinct_outputs=behaviour and behaviour.distinct_outputs,
         same_output_rate=behaviour and behaviour.same_output_rate,
         echo=behaviour and behaviour.echo,
-        lines_run=item.verdict.lines_run,
-        line_events=item.verdict.line_events,
     )
 
 

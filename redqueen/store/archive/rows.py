@@ -239,11 +239,6 @@ class MeasureRow:
     """The share of the typed inputs that give the task's own output."""
     echo: bool | None
     """Whether the task's output, as an input, gives the output again."""
-    lines_run: int | None = None
-    """The different lines of the program's functions that ran on the task's inputs. None, here and below, where they
-    could not be counted. The program can spoil both numbers."""
-    line_events: int | None = None
-    """How often one of them began, over all inputs, up to 20,000."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

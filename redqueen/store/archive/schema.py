@@ -80,6 +80,8 @@ TABLES = (
     Table("tallies", TallyRow, key=("match", "kind", "status"), references={"match": "matches (id)"}),
 )
 _TABLE_OF: dict[type[Row], Table] = {table.row: table for table in TABLES}
+_OLD_COLUMNS = {"measures": {"lines_run", "line_events"}}
+"""Columns that earlier versions wrote. Their archives are read and written without them: the columns may be null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +259,7 @@ def check_layout(connection: sqlite3.Connection, path: Path) -> None:
         # The second item of each row of `table_info` is the column's name. A table that is missing has no rows.
         # Its last one says whether the column is an ordinary one.
         names = {info[1] for info in connection.execute(f"PRAGMA table_xinfo({table.name})") if not info[-1]}
-        if names != {column.name for column in columns(table.row)}:
+        if names - _OLD_COLUMNS.get(table.name, set()) != {column.name for column in columns(table.row)}:
             raise RunError(
                 f"{path} was written by another version of Red Queen (its table '{table.name}' differs): {advice}"
             )

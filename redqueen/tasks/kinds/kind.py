@@ -347,8 +347,6 @@ def validation(outcome: Outcome) -> Verdict:
         output="; ".join(outcome.outputs),
         detail=outcome.detail,
         cpu_ms=outcome.cpu_ms,
-        lines_run=outcome.lines and outcome.lines.distinct,
-        line_events=outcome.lines and outcome.lines.events,
     )
 
 

@@ -104,7 +104,6 @@ class DrawnRun(SyntheticRun):
             "lines_by_kind": dict.fromkeys(NAMES, written["lines"]),
             "dead_code_by_kind": dict.fromkeys(NAMES, 0.08),
             "sizes_by_kind": {kind: {"input": 3 + step / 60, "output": 2.5} for kind in NAMES},
-            "executed_by_kind": {kind: {"tasks": 9, "lines": 4 * growth, "events": 9 * growth} for kind in NAMES},
             "coverage": coverage,
         }
 

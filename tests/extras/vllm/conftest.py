@@ -1,4 +1,4 @@
-"""A vLLM engine and a vLLM server on the embedded model, each started once: it takes half a minute and more."""
+"""A vLLM engine on the embedded model, started once: it takes half a minute and more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from redqueen.engine.sampling.sampler import LocalSampler
 from redqueen.engine.workers.inline import InlineExecutor
 from redqueen.extras.vllm.engine import Engine
 from redqueen.extras.vllm.executor import VllmExecutor
-from redqueen.extras.vllm.server import Server
 from tests.engine.conftest import bases, tiny_policy
 from tests.reference import noisy
 
@@ -32,14 +31,13 @@ MODEL = ModelConfig(dtype="float32", workers=1, device="cpu")
 class TwoSamplers(Policy):
     """A policy that samples with vLLM, and the embedded sampler on the same members."""
 
-    def __init__(self, url: str = "") -> None:
-        """`url` is that of a server; without one an engine is started."""
+    def __init__(self) -> None:
         # fp32, in which the two differ by rounding alone and choose the same tokens.
         base = load(MODEL)
-        sampling = SamplingConfig(engine="vllm", vllm_url=url, batch_rows=16, vllm_cache_gb=0.5)
+        sampling = SamplingConfig(engine="vllm", batch_rows=16, vllm_cache_gb=0.5)
         bank = AdapterBank(base.decoder.sites, SLOTS, 8, 16.0, ModelConfig().targets)
         inline = InlineExecutor(base, bank)
-        engine = Server(base, url, 1 << 20) if url else Engine(base, SLOTS + 1, 8, sampling)
+        engine = Engine(base, SLOTS + 1, 8, sampling)
         self.vllm = VllmExecutor(base, bank, engine, inline)
         super().__init__(base, bank, self.vllm, sampling, LearningConfig(lr=3e-3), 1.0)
         limits = BatchLimits(sampling.batch_rows, sampling.prefill_tokens)

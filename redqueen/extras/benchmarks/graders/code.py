@@ -113,7 +113,7 @@ class EvalPlusGrader(JailedGrader):
 
     >>> with EvalPlusGrader() as grader:  # doctest: +SKIP
     ...     grader.submit(problem, "def add(x, y):\n    return x + y").result()
-    Verdict(status='correct', output='', detail='', cpu_ms=0.0, lines_run=None, line_events=None)
+    Verdict(status='correct', output='', detail='', cpu_ms=0.0)
     """
 
     def __init__(self, sandbox: Sandbox | None = None, cache: Path | None = None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
 
 from redqueen.base.intervals import mean
 from redqueen.method.played_step import ScoredProposal
@@ -113,33 +112,6 @@ def _sizes(tasks: Sequence[MeasuredTask]) -> dict[str, float] | None:
         "input": fmean(task.row.input_size for task in tasks),
         "output": fmean(task.row.output_size for task in tasks),
     }
-
-
-@METRICS.add(
-    "lines",
-    MetricChart(
-        "lines-run",
-        "Different lines that ran",
-        "Mean number of different lines that ran on a task's own inputs, of the tasks whose lines were counted.",
-        part("lines"),
-    ),
-    MetricChart(
-        "line-events",
-        "Lines executed, with repetitions",
-        "Mean number of times that a line began on a task's own inputs, up to 20,000 a task: a loop of n rounds "
-        "has n times its lines.",
-        part("events"),
-    ),
-)
-def executed_by_kind(step: CountedStep) -> dict[Kind, dict[str, Any] | None]:
-    """Means of the columns `lines_run` (`lines`) and `line_events` (`events`) over the `tasks` that have them."""
-    return step.by_kind(step.measured, _executed)
-
-
-def _executed(tasks: Sequence[MeasuredTask]) -> dict[str, Any] | None:
-    lines = [task.row.lines_run for task in tasks if task.row.lines_run is not None]
-    events = [task.row.line_events for task in tasks if task.row.line_events is not None]
-    return {"tasks": len(lines), "lines": fmean(lines), "events": fmean(events)} if lines else None
 
 
 @METRICS.drawn(

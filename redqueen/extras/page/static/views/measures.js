@@ -24,17 +24,11 @@ function facts(found) {
     ["size of the inputs", number(found.input_size, 1)],
     ["size of the outputs", number(found.output_size, 1)],
     ["functions used", h("code", {}, found.functions || "none")],
-    ["lines that ran on its inputs", ran(found)],
     ["up to names and constants", found.new_shape ? "new in this run" : "seen before"],
     ["new paths in the tree", found.new_paths],
     ["repeated", found.repeated ? "yes: an earlier task of the run is the same" : "no"],
     ["called on fixed inputs", behaviour(found)],
   ];
-}
-
-function ran(found) {
-  if (found.lines_run === null) return "not counted";
-  return `${found.lines_run} different ones, ${found.line_events} times in all`;
 }
 
 function behaviour(found) {
