@@ -19,7 +19,7 @@ from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import in_fresh_process, peak
 from redqueen.config import Config, LearningConfig, SamplingConfig
 from redqueen.engine.memory.estimate import fragmentation, gradients_item, held_items, total, training_items
-from redqueen.engine.memory.machine import this_machine
+from redqueen.engine.memory.machine import Demand, this_machine
 from redqueen.records import PromptLengths
 
 COLUMNS = (
@@ -77,10 +77,9 @@ def estimate(config: BenchmarkConfig, members: int, rows: int, width: int) -> in
         sampling=SamplingConfig(proposal_tokens=1, attempt_tokens=1),
     )
     machine = this_machine(run_config.model)
-    training = training_items(run_config, machine, PromptLengths(proposal=width - 1, attempt=width - 1))
-    held = held_items(run_config, machine, members)
-    gradients = gradients_item(run_config, machine, members)
-    return total([*held, gradients, *training, fragmentation(training)])
+    demand = Demand.of(run_config, machine, PromptLengths(proposal=width - 1, attempt=width - 1), members)
+    training = training_items(demand)
+    return total([*held_items(demand), gradients_item(demand), *training, fragmentation(training)])
 
 
 def step_peak(config: BenchmarkConfig, members: int, rows: int, width: int) -> tuple[int, int]:

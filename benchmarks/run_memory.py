@@ -17,7 +17,7 @@ from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import BenchmarkError
 from redqueen.config.recipes import configure
 from redqueen.engine.memory.estimate import items, total
-from redqueen.engine.memory.machine import this_machine
+from redqueen.engine.memory.machine import Demand, this_machine
 from redqueen.engine.model.dimensions import token_counter
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.run.trainer import capacity
@@ -62,7 +62,7 @@ def run_estimate(args: list[str]) -> int:
     """Returns the bytes that such a run is estimated to need."""
     config = configure(args)
     lengths = prompt_lengths(config, token_counter(config.model))
-    return total(items(config, this_machine(config.model), lengths, capacity(config)))
+    return total(items(Demand.of(config, this_machine(config.model), lengths, capacity(config))))
 
 
 def run_peak(args: list[str]) -> int:

@@ -43,7 +43,8 @@ def main(run: str, out: str) -> None:
     rows: list[dict[str, str]] = []
     stops: tuple[str, ...] = ()
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
-        loaded = load_reserved(config, verifier, None)
+        most = answer_tokens(config.sampling)
+        loaded = load_reserved(config.model.prompts, config.game, most, verifier, None)
     for problem in loaded.problems:
         task: Task = problem.data["task"]
         if task.kind != "code_o":
@@ -63,7 +64,7 @@ def main(run: str, out: str) -> None:
         "output_type": "generate_until",
         "doc_to_text": "{{prompt}}",
         "doc_to_target": "{{target}}",
-        "generation_kwargs": {"until": list(stops), "do_sample": False, "max_gen_toks": answer_tokens(config)},
+        "generation_kwargs": {"until": list(stops), "do_sample": False, "max_gen_toks": most},
         "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
     }
     lines = [f"{key}: {json.dumps(value)}" for key, value in described.items()]

@@ -13,13 +13,12 @@ from redqueen.engine.memory.estimate import (
     gradients_item,
     held_items,
     items,
-    longest_text,
     sampling_items,
     total,
     training_items,
 )
 from redqueen.engine.memory.fit import fit
-from redqueen.engine.memory.machine import Machine
+from redqueen.engine.memory.machine import Demand, Machine
 from redqueen.engine.model.dimensions import shape_in
 from redqueen.records import PromptLengths
 
@@ -30,9 +29,9 @@ _PROPOSAL = 1102
 _ATTEMPT = 203
 
 
-def lengths(config: Config) -> PromptLengths:
-    """Returns what `redqueen.method.prompt_lengths` returns for `paper_7b` with such limits."""
-    return PromptLengths(proposal=_PROPOSAL, attempt=max(_ATTEMPT, config.sampling.proposal_tokens))
+def lengths(proposal_tokens: int) -> PromptLengths:
+    """Returns what `redqueen.method.prompt_lengths` returns for `paper_7b` with such a limit of proposals."""
+    return PromptLengths(proposal=_PROPOSAL, attempt=max(_ATTEMPT, proposal_tokens))
 
 
 class PlannedMemory:
@@ -40,53 +39,43 @@ class PlannedMemory:
 
     def __init__(self, shape: Shape, members: int) -> None:
         asked = recipe("paper_7b").override(["model.device=cuda", "model.dtype=bfloat16", "model.workers=1"])
-        self.config = _with(asked, "model", rank=shape.rank)
+        self.config = asked.with_values("model", rank=shape.rank)
         dimensions = shape_in(config_of(shape), asked.model.targets)
         self.machine = Machine(device=torch.device("cuda"), dtype=torch.bfloat16, workers=1, shape=dimensions)
         self.members = members
 
     def fitted(self, free: int) -> tuple[Config, int, int]:
         """Returns a run's batches on a GPU with so many free bytes, the room of a row, and the bytes that it needs."""
-        prompts = lengths(self.config)
-        config = fit(self.config, replace(self.machine, free=free), prompts, self.members).config
-        room = longest_text(config, prompts)
-        return config, room, total(items(config, self.machine, prompts, self.members))
+        prompts = lengths(self.config.sampling.proposal_tokens)
+        found = fit(self.config, replace(self.machine, free=free), prompts, self.members)
+        return found.config, found.demand.longest_text, total(items(found.demand))
 
     def sampling(self, rows: int, prompt: int, sampled: int, prefill: int, *, moments: bool = False) -> int:
         """Returns the plan for rows of `prompt` and `sampled` tokens, with or without AdamW's moments.
 
         Passes over prompts have up to `prefill` tokens.
         """
-        config = _with(
-            self.config,
-            "sampling",
-            batch_rows=rows,
-            proposal_tokens=sampled,
-            attempt_tokens=sampled,
-            prefill_tokens=prefill,
+        demand = self._demand(prompt, prompt).with_values(
+            "sampling", batch_rows=rows, proposal_tokens=sampled, attempt_tokens=sampled, prefill_tokens=prefill
         )
-        prompts = PromptLengths(proposal=prompt, attempt=prompt)
-        return self._held(moments=moments) + total(sampling_items(config, self.machine, prompts))
+        return self._held(moments=moments) + total(sampling_items(demand))
 
     def training(self, tokens: int, *, checkpointing: bool, moments: bool) -> int:
         """Returns the plan for micro-batches of so many tokens, with or without AdamW's moments."""
-        gradients = gradients_item(self.config, self.machine, self.members)
+        gradients = gradients_item(self._demand(1, 1))
         return self._held(moments=moments) + gradients.total + self.micro_batch(tokens, checkpointing=checkpointing)
 
     def micro_batch(self, tokens: int, *, checkpointing: bool) -> int:
         """Returns what is planned for one micro-batch alone."""
-        config = _with(self.config, "learning", batch_tokens=tokens, checkpointing=checkpointing)
         # No text is longer than a micro-batch, and those of a group are as long as attempts of `paper_7b` on average.
-        config = _with(config, "sampling", proposal_tokens=1)
-        prompts = PromptLengths(proposal=1, attempt=min(tokens, 300))
-        return total(training_items(config, self.machine, prompts))
+        demand = self._demand(1, min(tokens, 300)).with_values("sampling", proposal_tokens=1)
+        return total(training_items(demand.with_values("learning", batch_tokens=tokens, checkpointing=checkpointing)))
+
+    def _demand(self, proposal: int, attempt: int) -> Demand:
+        """Returns what the run asks for with prompts of these lengths."""
+        return Demand.of(self.config, self.machine, PromptLengths(proposal=proposal, attempt=attempt), self.members)
 
     def _held(self, *, moments: bool) -> int:
         """Returns what is there all the time: the base and its members."""
-        held = held_items(self.config, self.machine, self.members)
+        held = held_items(self._demand(1, 1))
         return total([item for item in held if moments or item.name != _MOMENTS])
-
-
-def _with(config: Config, section: str, **values: object) -> Config:
-    """Returns a copy with other values in one section, whatever a run would say to them."""
-    return config.model_copy(update={section: getattr(config, section).model_copy(update=values)})

@@ -81,7 +81,7 @@ def gpu(base: str, free: float = 0) -> Machine:
 def plan(config: Config, base: str, card: int) -> Fit | None:
     """Returns how a run is made to fit on a card of so many GB; None if it does not fit."""
     try:
-        return fit(config, gpu(base, card * FREE_SHARE), lengths(config), capacity(config))
+        return fit(config, gpu(base, card * FREE_SHARE), lengths(config.sampling.proposal_tokens), capacity(config))
     except ModelError:
         return None
 
@@ -91,21 +91,21 @@ def table() -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for base in BASES:
         for card in CARDS:
-            found = [_row(on_a_gpu(f"model.rank={rank}"), base, card) for rank in (32, 16, 8)]
+            found = [_row(rank, base, card) for rank in (32, 16, 8)]
             fits = [row for row in found if row]
             rows.append({"base": base, "card": card, **(fits[0] if fits else {"rank": None})})
     return rows
 
 
-def _row(config: Config, base: str, card: int) -> dict[str, Any]:
+def _row(rank: int, base: str, card: int) -> dict[str, Any]:
     """Returns the plan for one base on one card; nothing if it does not fit."""
-    found = plan(config, base, card)
+    found = plan(on_a_gpu(f"model.rank={rank}"), base, card)
     if found is None:
         return {}
     batches = found.config
-    need = total(items(batches, gpu(base), lengths(config), capacity(config)))
+    need = total(items(found.demand))
     return {
-        "rank": config.model.rank,
+        "rank": rank,
         "rows": batches.sampling.batch_rows,
         "prefill": batches.sampling.prefill_tokens,
         "batch_tokens": batches.learning.batch_tokens,

@@ -130,8 +130,7 @@ def _planned(config: Config) -> float:
     """Returns the GB that are planned for the run."""
     machine = this_machine(config.model)
     lengths = prompt_lengths(config, token_counter(config.model))
-    fitted = fit(config, machine, lengths, capacity(config)).config
-    return round(total(items(fitted, machine, lengths, capacity(config))) / 1e9, 2)
+    return round(total(items(fit(config, machine, lengths, capacity(config)).demand)) / 1e9, 2)
 
 
 def _report(run: Run, told: _Told, planned: float) -> None:

@@ -7,7 +7,7 @@ import sys
 from redqueen.config import Config
 from redqueen.config.recipes import recipe
 from redqueen.engine.memory.fit import fit
-from redqueen.engine.memory.forecast import CARDS, Card, hours
+from redqueen.engine.memory.forecast import CARDS, Card, forecast
 from redqueen.engine.memory.machine import gpu_machine
 from redqueen.engine.model.dimensions import rough_token_counter
 from redqueen.errors import ModelError
@@ -47,8 +47,8 @@ def _cell(config: Config, lengths: PromptLengths, card: Card) -> str:
         fitted = fit(config, machine, lengths, capacity(config))
     except ModelError:
         return "does not fit"
-    plan = fitted.config
+    plan = fitted.demand
     kept = "recomputed" if plan.learning.checkpointing is True else "kept"
     limit = ", if texts stay shorter than they may" if fitted.warning else ""
-    taken = hours(plan, machine, lengths, card)
+    taken = forecast(plan, card).hours(config.run.steps)
     return f"{plan.sampling.batch_rows} rows, activations {kept}{limit}: {taken:.1f} h"

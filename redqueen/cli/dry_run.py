@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from rich.table import Column, Table
 
 from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import BUNDLED, Config
 from redqueen.engine.memory.estimate import Item, host_items, items, least, total
-from redqueen.engine.memory.fit import Fit, fit
+from redqueen.engine.memory.fit import fit
 from redqueen.engine.memory.forecast import card_of, forecast
-from redqueen.engine.memory.machine import Machine, gpu_machine, this_machine
+from redqueen.engine.memory.machine import Demand, gpu_machine, this_machine
 from redqueen.engine.model.bundled import cached
 from redqueen.engine.model.dimensions import rough_token_counter, token_counter
 from redqueen.engine.model.known_bases import known_base
@@ -20,19 +19,9 @@ from redqueen.engine.model.source import read_config
 from redqueen.errors import ModelError
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.plugins import PluginError
-from redqueen.records import Prompt, PromptLengths
+from redqueen.records import Prompt
 from redqueen.run.session import quiet_libraries
 from redqueen.run.trainer import capacity
-
-
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """How a run would be."""
-
-    found: Fit
-    machine: Machine
-    lengths: PromptLengths
-    members: int
 
 
 def print_memory(config: Config, size: int | None = None) -> int:
@@ -62,14 +51,13 @@ def print_memory(config: Config, size: int | None = None) -> int:
     except ModelError as error:
         errors.print(f"does not fit: {error}")
         return 1
-    planned = _Planned(fitted, machine, lengths, capacity(config))
     where = "here" if size is None else "there"
     changed = f" with {' '.join(fitted.changes)}" if fitted.changes else ""
     errors.print(fitted.warning or f"{fitted.free / 1e6:,.0f} MB are free {where}: it fits{changed}")
-    errors.print(_batches(fitted.config))
+    errors.print(_batches(fitted.demand))
     if size is not None:
-        errors.print(_time(planned, size))
-    errors.print(_items(planned))
+        errors.print(_time(fitted.demand, size, config.run.steps))
+    errors.print(_items(fitted.demand))
     return 0
 
 
@@ -88,19 +76,17 @@ def _token_counter(config: Config, *, there: bool) -> Callable[[Prompt], int]:
         return rough_token_counter()
 
 
-def _items(planned: _Planned) -> Table:
+def _items(plan: Demand) -> Table:
     """Returns the parts of the memory, as a table."""
-    plan = planned.found.config
-    machine = planned.machine
-    need = items(plan, machine, planned.lengths, planned.members)
-    required = items(least(plan), machine, planned.lengths, planned.members)
+    need = items(plan)
+    required = items(least(plan))
     table = Table("memory, at most", Column("processes", justify="right"), Column("MB", justify="right"), box=None)
     for item in need:
         table.add_row(*_cells(item))
     table.add_row("in all", "", f"{total(need) / 1e6:,.0f}")
     table.add_row("in all, at least (every text is short)", "", f"{total(required) / 1e6:,.0f}")
-    if machine.on_gpu:
-        for item in host_items(plan, machine, planned.members):
+    if plan.machine.on_gpu:
+        for item in host_items(plan):
             table.add_row(*_cells(item))
     return table
 
@@ -109,7 +95,7 @@ def _cells(item: Item) -> tuple[str, str, str]:
     return item.name, str(item.processes), f"{item.total / 1e6:,.0f}"
 
 
-def _batches(plan: Config) -> str:
+def _batches(plan: Demand) -> str:
     """Returns the sizes that a run would take, in one line."""
     recomputed = "recomputed activations" if plan.learning.checkpointing is True else "all activations kept"
     tokens = plan.sampling.cache_tokens
@@ -120,17 +106,16 @@ def _batches(plan: Config) -> str:
     )
 
 
-def _time(planned: _Planned, size: int) -> str:
-    """Returns how long the run would take on a card of that memory, in one line."""
-    plan = planned.found.config
+def _time(plan: Demand, size: int, steps: int) -> str:
+    """Returns how long so many steps would take on a card of that memory, in one line."""
     if plan.sampling.engine != "embedded":
         return "time: not modelled where vLLM samples"
-    if planned.machine.shape.hosted:
+    if plan.machine.shape.hosted:
         return "time: not modelled for a base that transformers computes"
     card = card_of(size)
-    step = forecast(plan, planned.machine, planned.lengths, card)
+    step = forecast(plan, card)
     return (
-        f"time, modelled, without the sandbox: {step.step * plan.run.steps / 3600:.1f} hours for "
-        f"{plan.run.steps} steps on an {card.name}; a step {step.step:.0f} s (propose {step.propose:.0f}, solve "
+        f"time, modelled, without the sandbox: {step.hours(steps):.1f} hours for "
+        f"{steps} steps on an {card.name}; a step {step.step:.0f} s (propose {step.propose:.0f}, solve "
         f"{step.solve:.0f} at {step.solved_tokens / step.solve:,.0f} tokens a second, learn {step.learn:.0f})"
     )

@@ -43,7 +43,7 @@ def evaluate(
                 f"{entrant.target} was made on other weights than {config.model.name} has in {config.model.dtype}"
             )
     # One bank holds adapters of one rank. The largest fits all without a change of any adapter's update.
-    ranks = [_rank(entrant, config) for entrant in entrants]
+    ranks = [_rank(entrant, config.model.rank) for entrant in entrants]
     model = config.model.model_copy(update={"rank": max(ranks)})
     entries = [
         ScoreEntry(target=entrant.target, member=entrant.member, single_agent=entrant.single_agent, step=entrant.step)
@@ -68,9 +68,9 @@ def evaluate(
     return results
 
 
-def _rank(entrant: Entrant, config: Config) -> int:
+def _rank(entrant: Entrant, of_the_base: int) -> int:
     if entrant.adapter is None:
-        return config.model.rank
+        return of_the_base
     return next(iter(entrant.adapter.values())).a.shape[1]
 
 

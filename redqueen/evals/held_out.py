@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from redqueen.config import Config, ConfigError
+from redqueen.config import Config, ConfigError, GameConfig, LeagueConfig
 from redqueen.evals.reserved_tasks import Examples, most_tasks, reserved_tasks, worked_examples
 from redqueen.method.judging import ask_attempts
 from redqueen.method.prompts import Prompts
@@ -79,9 +79,9 @@ def run_evaluation(
     )
 
 
-def check_held_out(config: Config) -> None:
+def check_held_out(game: GameConfig, league: LeagueConfig) -> None:
     """Raises ConfigError if students are to be scored by more held-out tasks than there are."""
-    count = config.league.held_out_tasks
-    most = most_tasks("selection", held_out_kinds(config.game.kinds))
-    if config.league.student_fitness == "held_out" and count > most:
+    count = league.held_out_tasks
+    most = most_tasks("selection", held_out_kinds(game.kinds))
+    if league.student_fitness == "held_out" and count > most:
         raise ConfigError(f"league.held_out_tasks={count}: there are {most} held-out tasks, choose at most that")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from redqueen.assets import warm_start
-from redqueen.config import Config
+from redqueen.config import Config, GameConfig
 from redqueen.config.recipes import configure
 from redqueen.engine.adapters.factors import Adapter
 from redqueen.engine.adapters.made_for import other_base
@@ -58,16 +58,20 @@ def read_targets(
     for target, run_config in runs.items():
         if (run_config.model.name, run_config.model.prompts) != (config.model.name, config.model.prompts):
             raise UserError(f"{target} has another base or other prompts than {next(iter(runs))}: evaluate it alone")
+    shipped = warm_start(config)
     entrants: list[Entrant] = []
     for target in targets:
-        entrants += _members_of(target, members, step) if target in runs else [_single(target, config)]
+        if target in runs:
+            entrants += _members_of(target, members, step)
+        else:
+            entrants.append(_single(target, config.model.alpha, shipped))
     return config, entrants
 
 
-def warnings_about(targets: Sequence[str], config: Config) -> list[str]:
-    """Returns one line for each PEFT folder that was made for another base than the one of `config`."""
+def warnings_about(targets: Sequence[str], base: str) -> list[str]:
+    """Returns one line for each PEFT folder that was made for another base than the one of this name."""
     folders = [target for target in targets if target not in (BASE, WARM_START) and not _is_run(target)]
-    return [line for line in (other_base(Path(folder), config.model.name) for folder in folders) if line]
+    return [line for line in (other_base(Path(folder), base) for folder in folders) if line]
 
 
 def check_reserved(targets: Sequence[str], max_tokens: int | None) -> None:
@@ -76,7 +80,9 @@ def check_reserved(targets: Sequence[str], max_tokens: int | None) -> None:
     `max_tokens` is the limit of an answer, None for the runs' own.
     """
     runs = {target: RunDirectory(Path(target)).config() for target in targets if _is_run(target)}
-    posed = {target: _posed(config, max_tokens) for target, config in runs.items()}
+    posed = {
+        target: _posed(config.game, max_tokens or answer_tokens(config.sampling)) for target, config in runs.items()
+    }
     for target, settings in posed.items():
         first = next(iter(posed))
         other = [name for name in settings if settings[name] != posed[first][name]]
@@ -86,12 +92,12 @@ def check_reserved(targets: Sequence[str], max_tokens: int | None) -> None:
             )
 
 
-def _posed(config: Config, max_tokens: int | None) -> dict[str, object]:
+def _posed(game: GameConfig, max_tokens: int) -> dict[str, object]:
     """Returns what of a configuration decides how the reserved tasks are posed, beside the base and the prompts."""
     return {
-        "languages": names_of_languages(config.game.kinds),
-        "game.shots": config.game.shots,
-        "sampling.attempt_tokens": max_tokens or answer_tokens(config),
+        "languages": names_of_languages(game.kinds),
+        "game.shots": game.shots,
+        "sampling.attempt_tokens": max_tokens,
     }
 
 
@@ -148,15 +154,15 @@ def _is_meant(member: Member, members: str) -> bool:
     return members == EVERYBODY or members.casefold() == member.name.casefold()
 
 
-def _single(target: str, config: Config) -> Entrant:
+def _single(target: str, alpha: float, shipped: Path | None) -> Entrant:
     """Returns the entrant of a target that is no run. Raises UserError, AdapterError if there is none."""
     if target == BASE:
-        return Entrant(target=target, member="", adapter=None, alpha=config.model.alpha, fingerprint=None)
-    folder: Path | None = Path(target)
+        return Entrant(target=target, member="", adapter=None, alpha=alpha, fingerprint=None)
+    folder = Path(target)
     if target == WARM_START:
-        folder = warm_start(config)
-        if folder is None:
+        if shipped is None:
             raise UserError("no warm start ships for this base and these prompts")
+        folder = shipped
     elif not (Path(target) / CONFIG).is_file():
         raise UserError(f"{target} is neither a run nor a PEFT folder, nor one of the words {WARM_START} and {BASE}")
     adapter, alpha = load_adapter(folder)

@@ -65,7 +65,7 @@ def evaluate_targets(
         raise UserError(f"--samples {wanted.samples}: greedy answers are all the same, so add e.g. --temperature 0.6")
     load_plugins(wanted.plugins)
     config, entrants = read_targets(targets, members, model, wanted.step)
-    for line in warnings_about(targets, config):
+    for line in warnings_about(targets, config.model.name):
         listener.warning(line)
     config = with_allowed(config, wanted.allowed)
     names = chosen(wanted.benchmarks)

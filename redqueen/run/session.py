@@ -17,11 +17,10 @@ from pathlib import Path
 import transformers
 
 from redqueen.base.machine import cache_root
-from redqueen.config import BUNDLED, Config, ModelConfig
+from redqueen.config import BUNDLED, Config, ModelConfig, SamplingConfig
 from redqueen.engine.adapters.made_for import other_base
 from redqueen.engine.memory import fit as memory
-from redqueen.engine.memory.estimate import longest_text
-from redqueen.engine.memory.machine import this_machine
+from redqueen.engine.memory.machine import longest_text, this_machine
 from redqueen.engine.model.bundled import cached, installed
 from redqueen.engine.model.decoder import FAMILIES
 from redqueen.engine.model.dimensions import token_counter
@@ -90,7 +89,7 @@ def start(config: Config, directory: RunDirectory, attached: Callbacks) -> None:
         check(config)
         # A file that cannot be read, or a generator that is not there, is known before the base is loaded.
         seeds_of(config.game)
-        check_held_out(config)
+        check_held_out(config.game, config.league)
         check_benchmarks(config.evals)
         fitted = fit(config, capacity(config), attached.listener)
         _train(config, fitted, directory, None, attached)
@@ -178,7 +177,7 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     lengths = prompt_lengths(config, token_counter(config.model))
     # Only our own forward pass has no masks of sliding windows.
     window = getattr(shell, "sliding_window", None) if shell.model_type in FAMILIES else None
-    if line := _beyond_window(config, lengths, window or 0):
+    if line := _beyond_window(config.sampling, lengths, window or 0):
         listener.warning(line)
     fitted = memory.fit(config, machine, lengths, members)
     if fitted.changes:
@@ -188,9 +187,9 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     return fitted.config
 
 
-def _beyond_window(config: Config, lengths: PromptLengths, window: int) -> str:
+def _beyond_window(sampling: SamplingConfig, lengths: PromptLengths, window: int) -> str:
     """Returns the warning that texts may become longer than the base's sliding window; empty if they cannot."""
-    longest = longest_text(config, lengths)
+    longest = longest_text(sampling, lengths)
     if not window or longest <= window:
         return ""
     # The lengths are bounds that few prompts reach, so this is no refusal: the sampler refuses what is too long.

@@ -56,6 +56,10 @@ def probe(book: Book, verifier: LocalVerifier, **changes: object) -> HeldOutEval
     return made
 
 
+def check(config: Config) -> None:
+    check_held_out(config.game, config.league)
+
+
 def test_who_knows_the_answers_scores_one_and_who_does_not_scores_zero(verifier: LocalVerifier) -> None:
     book = Book({"S0"})
     attempted = probe(book, verifier).attempt(["S0", "S1"])
@@ -91,15 +95,15 @@ def test_worked_examples_are_not_reserved(verifier: LocalVerifier) -> None:
 def test_more_tasks_than_there_are_is_refused_where_they_are_used() -> None:
     most = 3 * len(reserved("selection"))
     config = Config().override([f"league.held_out_tasks={most + 1}"])
-    check_held_out(config)
+    check(config)
     with pytest.raises(ConfigError, match=rf"league\.held_out_tasks={most + 1}: there are {most} held-out tasks"):
-        check_held_out(config.override(["league.student_fitness=held_out"]))
-    check_held_out(config.override(["league.student_fitness=held_out", f"league.held_out_tasks={most}"]))
+        check(config.override(["league.student_fitness=held_out"]))
+    check(config.override(["league.student_fitness=held_out", f"league.held_out_tasks={most}"]))
 
 
 def test_the_default_number_of_tasks_fits() -> None:
     config = Config().override(["league.student_fitness=held_out"])
-    check_held_out(config)
+    check(config)
     assert config.league.held_out_tasks % len(NAMES) == 0
 
 

@@ -38,8 +38,8 @@ def plan(samples: int = 1, temperature: float = 0.0) -> Plan:
 
 def test_there_is_room_for_every_reserved_program_and_for_a_runs_own_limit() -> None:
     assert most_tasks("report", NAMES) == 3 * len(reserved("report"))
-    assert answer_tokens(Config()) == 128
-    assert answer_tokens(Config().override(["sampling.attempt_tokens=2048"])) == 2048
+    assert answer_tokens(Config().sampling) == 128
+    assert answer_tokens(Config().override(["sampling.attempt_tokens=2048"]).sampling) == 2048
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,10 @@ from tests.grading import grade
 MODULE = "tools.faulty_gate"
 
 
+def check(config: Config) -> None:
+    check_held_out(config.game, config.league)
+
+
 @pytest.fixture(autouse=True)
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The faulty kinds, which are forgotten at the end."""
@@ -83,9 +87,9 @@ def test_a_sweep_asks_the_kinds_without_the_fault_whatever_their_order() -> None
     # A fault adds no tasks: both kinds are asked as the one without it.
     both = Config().override(["game.kinds=expr_o,expr_o_wrong30", "league.student_fitness=held_out"])
     most = most_tasks("selection", ["expr_o"])
-    check_held_out(both.override([f"league.held_out_tasks={most}"]))
+    check(both.override([f"league.held_out_tasks={most}"]))
     with pytest.raises(ConfigError, match=f"there are {most} held-out tasks"):
-        check_held_out(both.override([f"league.held_out_tasks={most + 1}"]))
+        check(both.override([f"league.held_out_tasks={most + 1}"]))
     check_probe([SweepRun("both", 0, (), both, Path("run"))], most_tasks("report", ["expr_o"]))
     with pytest.raises(UserError, match="reserved tasks, choose at most that"):
         check_probe([SweepRun("both", 0, (), both, Path("run"))], most_tasks("report", ["expr_o"]) + 1)

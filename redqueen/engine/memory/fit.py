@@ -20,12 +20,11 @@ from redqueen.engine.memory.estimate import (
     host_items,
     items,
     least,
-    longest_text,
     sampling_items,
     total,
     training_items,
 )
-from redqueen.engine.memory.machine import Machine
+from redqueen.engine.memory.machine import Demand, Machine
 from redqueen.engine.model.base import check_workers
 from redqueen.engine.sampling.pages import PAGE, pages_of
 from redqueen.errors import ModelError
@@ -66,6 +65,8 @@ class Fit:
     """Free bytes."""
     warning: str
     """One line if the run fits only while texts end before their limits; empty if it fits in any case."""
+    demand: Demand
+    """What a run with `config` asks of the machine."""
 
 
 def fit(config: Config, machine: Machine, lengths: PromptLengths, members: int) -> Fit:
@@ -75,82 +76,90 @@ def fit(config: Config, machine: Machine, lengths: PromptLengths, members: int) 
     """
     if machine.shape.hosted:
         check_workers(config.model)
-    free = machine.free
-    asked = config
-    config = with_engine(config, machine)
+    free = _planned(machine)
+    asked = Demand.of(config, machine, lengths, members)
+    chosen = replace(asked, sampling=with_engine(asked.sampling, machine))
     if machine.on_gpu:
-        free = _planned(free)
-        _check_host(config, machine, members)
-    plan = config
-    for plan in plans(config, machine, lengths, members):
-        if total(items(plan, machine, lengths, members)) <= free:
-            return Fit(plan, changes(asked, plan, machine), machine.free, "")
+        _check_host(chosen)
+
+    def found(plan: Demand, warning: str = "") -> Fit:
+        sections = {"model": plan.model, "sampling": plan.sampling, "learning": plan.learning}
+        return Fit(config.model_copy(update=sections), changes(asked, plan), machine.free, warning, plan)
+
+    plan = chosen
+    for plan in plans(chosen):
+        if total(items(plan)) <= free:
+            return found(plan)
     # The estimates are upper bounds, and a run seldom comes near them. To refuse on them would refuse runs that fit.
     subject = f"'{config.model.name}' with {members} members"
     has = f"{machine.device.type} has {machine.free / 2**30:.1f} GiB free"
     if free < machine.free:
         has += f", of which {free / 2**30:.1f} can be planned"
-    required = items(least(plan), machine, lengths, members)
+    required = items(least(plan))
     if total(required) > free:
         raise ModelError(
             f"{subject} needs at least {total(required) / 2**30:.1f} GiB, {has}: "
-            f"end other programs, or {_what_helps(plan, machine, lengths, members)}"
+            f"end other programs, or {_what_helps(plan)}"
         )
-    largest = items(plan, machine, lengths, members)
+    largest = items(plan)
     warning = f"{subject} may need up to {total(largest) / 2**30:.1f} GiB, {has}: if it is killed, {advice(largest)}"
-    return Fit(plan, changes(asked, plan, machine), machine.free, warning)
+    return found(plan, warning)
 
 
-def with_engine(config: Config, machine: Machine) -> Config:
-    """Returns `config` with the embedded sampler or vLLM in place of auto.
+def with_engine(sampling: SamplingConfig, machine: Machine) -> SamplingConfig:
+    """Returns `sampling` with the embedded sampler or vLLM in place of auto.
 
     vLLM samples on a GPU where it is installed and where its copy of the base takes less than a fifth of what is free.
     It then gets as much for its keys and values, unless the configuration says how much.
     """
-    if config.sampling.engine != "auto":
-        return config
+    if sampling.engine != "auto":
+        return sampling
     # A second copy of a base that takes more would leave too little to rows and to training, whoever samples faster.
     copy = machine.shape.weights * machine.dtype.itemsize
     suits = machine.on_gpu and copy < _VLLM_SHARE * machine.free and is_installed("vllm")
     chosen: dict[str, object] = {"engine": "vllm" if suits else "embedded"}
-    if suits and config.sampling.vllm_cache_gb == SamplingConfig().vllm_cache_gb:
+    if suits and sampling.vllm_cache_gb == SamplingConfig().vllm_cache_gb:
         chosen["vllm_cache_gb"] = round(_VLLM_SHARE * machine.free / 2**30, 1)
-    return config.with_values("sampling", **chosen)
+    return sampling.model_copy(update=chosen)
 
 
-def _planned(free: int) -> int:
-    """Returns how many of a GPU's free bytes a plan may use."""
+def _planned(machine: Machine) -> int:
+    """Returns how many of the free bytes a plan may use: not all those of a GPU."""
+    free = machine.free
+    if not machine.on_gpu:
+        return free
     return free - max(int(free * _LEFT_SHARE), _LEFT_BYTES)
 
 
-def least_memory(config: Config, machine: Machine, lengths: PromptLengths, members: int) -> int:
+def least_memory(demand: Demand) -> int:
     """Returns how many bytes of a machine's own memory one process needs in any case, whatever it does with batches."""
-    if machine.on_gpu:
-        return total(host_items(config, machine, members))
-    *_, smallest = plans(config, machine, lengths, members)
-    return total(items(least(smallest), machine, lengths, members))
+    if demand.machine.on_gpu:
+        return total(host_items(demand))
+    *_, smallest = plans(demand)
+    return total(items(least(smallest)))
 
 
-def _check_host(config: Config, machine: Machine, members: int) -> None:
+def _check_host(demand: Demand) -> None:
     """Raises ModelError if the machine with the GPU has too little memory of its own."""
-    need = total(host_items(config, machine, members))
-    if machine.host is not None and need > machine.host:
+    need = total(host_items(demand))
+    free = demand.machine.host
+    if free is not None and need > free:
         raise ModelError(
-            f"'{config.model.name}' with {members} members needs {need / 2**30:.1f} GiB of the machine's own memory to "
-            f"load and to save, and {machine.host / 2**30:.1f} GiB are free: end other programs, or choose a smaller "
+            f"'{demand.model.name}' with {demand.members} members needs {need / 2**30:.1f} GiB of the machine's own "
+            f"memory to load and to save, and {free / 2**30:.1f} GiB are free: end other programs, or choose a smaller "
             "model.name"
         )
 
 
-def plans(config: Config, machine: Machine, lengths: PromptLengths, members: int) -> Iterator[Config]:
-    """Yields `config` without any auto, and then what needs less and less memory and takes more and more time."""
-    if machine.on_gpu:
-        yield _plan_on_a_gpu(config, machine, lengths, members)
+def plans(demand: Demand) -> Iterator[Demand]:
+    """Yields `demand` without any auto, and then what needs less and less memory and takes more and more time."""
+    if demand.machine.on_gpu:
+        yield _plan_on_a_gpu(demand)
         return
-    config = _started(config, "cpu")
+    demand = _started(demand)
     # One worker less costs more speed than small batches do, so batches shrink first.
-    for workers in range(machine.workers, 0, -1):
-        plan = config.with_values("model", workers=workers)
+    for workers in range(demand.machine.workers, 0, -1):
+        plan = demand.with_values("model", workers=workers)
         yield plan
         if not plan.learning.checkpointing:
             plan = plan.with_values("learning", checkpointing=True)
@@ -163,19 +172,18 @@ def plans(config: Config, machine: Machine, lengths: PromptLengths, members: int
             yield plan
 
 
-def _plan_on_a_gpu(config: Config, machine: Machine, lengths: PromptLengths, members: int) -> Config:
+def _plan_on_a_gpu(demand: Demand) -> Demand:
     """Returns what suits a GPU: training and sampling take turns there, so each is made to fit by itself."""
-    plan = _started(config, "cuda").with_values("model", workers=1)
-    held = total(held_items(plan, machine, members))
-    remaining = _planned(machine.free) - held
+    machine = demand.machine
+    plan = _started(demand).with_values("model", workers=1)
+    remaining = _planned(machine) - total(held_items(plan))
 
-    gradients = gradients_item(plan, machine, members).total
+    gradients = gradients_item(plan).total
     # An update that has begun keeps its gradients until the next step is sampled.
-    room = remaining - gradients if config.learning.max_staleness else remaining
-    paged = machine.pages
+    room = remaining - gradients if demand.learning.max_staleness else remaining
     # The cache of more rows is worth more than larger passes over prompts: these shrink first.
-    while total(sampling_items(plan, machine, lengths)) > room:
-        smaller = _with_fewer_pages(plan, machine, lengths, room) if paged else None
+    while total(sampling_items(plan)) > room:
+        smaller = _with_fewer_pages(plan, room) if machine.pages else None
         if plan.sampling.prefill_tokens > 2 * _LEAST_PREFILL:
             plan = plan.with_values("sampling", prefill_tokens=plan.sampling.prefill_tokens // 2)
         elif smaller is not None:
@@ -187,8 +195,8 @@ def _plan_on_a_gpu(config: Config, machine: Machine, lengths: PromptLengths, mem
             break
 
     most = plan.learning.batch_tokens
-    longest = longest_text(plan, lengths)
-    while gradients + total(training_items(plan, machine, lengths)) > remaining:
+    longest = plan.longest_text
+    while gradients + total(training_items(plan)) > remaining:
         tokens = plan.learning.batch_tokens
         # A text is never split, so that smaller micro-batches than the longest text would save nothing. Recomputing
         # costs half of the work again, a smaller micro-batch next to nothing as long as it fills the GPU.
@@ -202,44 +210,45 @@ def _plan_on_a_gpu(config: Config, machine: Machine, lengths: PromptLengths, mem
     return plan
 
 
-def _with_fewer_pages(config: Config, machine: Machine, lengths: PromptLengths, room: int) -> Config | None:
-    """Returns a configuration whose rows share as many pages as there is room for; None if these are too few."""
-    cache, *others = sampling_items(config, machine, lengths)
-    page = PAGE * machine.token_bytes
+def _with_fewer_pages(demand: Demand, room: int) -> Demand | None:
+    """Returns a demand whose rows share as many pages as there is room for; None if these are too few."""
+    cache, *others = sampling_items(demand)
+    page = PAGE * demand.machine.token_bytes
     pages = (room - total(others)) // page - 1
     # Most rows are far from their longest text. With too few pages for them, though, many would be put back.
-    longest = longest_text(config, lengths)
-    if pages < pages_of(longest) or pages * PAGE * _ROWS_A_ROOM < config.sampling.batch_rows * longest:
+    longest = demand.longest_text
+    if pages < pages_of(longest) or pages * PAGE * _ROWS_A_ROOM < demand.sampling.batch_rows * longest:
         return None
-    return config.with_values("sampling", cache_tokens=min(pages, cache.size // page) * PAGE)
+    return demand.with_values("sampling", cache_tokens=min(pages, cache.size // page) * PAGE)
 
 
-def _started(config: Config, device: str) -> Config:
-    """Returns the configuration with the largest values in place of auto."""
-    sampling = config.sampling
-    learning = config.learning
-    config = config.with_values(
+def _started(demand: Demand) -> Demand:
+    """Returns the demand with the largest values in place of auto."""
+    sampling = demand.sampling
+    learning = demand.learning
+    device = "cuda" if demand.machine.on_gpu else "cpu"
+    demand = demand.with_values(
         "sampling",
         batch_rows=sampling.batch_rows or _ROWS[device],
         prefill_tokens=sampling.prefill_tokens or _PREFILL_TOKENS,
     )
-    return config.with_values(
+    return demand.with_values(
         "learning",
         batch_tokens=learning.batch_tokens or _BATCH_TOKENS[device],
         checkpointing=learning.checkpointing is True,
     )
 
 
-def changes(asked: Config, plan: Config, machine: Machine) -> tuple[str, ...]:
+def changes(asked: Demand, plan: Demand) -> tuple[str, ...]:
     """Returns the settings of `plan` that are less than what was asked, as `key=value`.
 
     What was left to the plan is named as well where it is less than on a machine with more memory.
     """
-    most = _started(asked, machine.device.type)
+    most = _started(asked)
     differing: list[str] = []
     if plan.sampling.engine != asked.sampling.engine and plan.sampling.engine == "vllm":
         differing += ["sampling.engine=vllm", f"sampling.vllm_cache_gb={plan.sampling.vllm_cache_gb}"]
-    if not machine.on_gpu and plan.model.workers < machine.workers:
+    if not plan.machine.on_gpu and plan.model.workers < plan.machine.workers:
         differing.append(f"model.workers={plan.model.workers}")
     if plan.learning.checkpointing != most.learning.checkpointing:
         differing.append("learning.checkpointing=true")
@@ -257,20 +266,18 @@ def advice(need: Sequence[Item]) -> str:
     return f"{what} ({most.name}: {most.total / 2**30:.1f} GiB)"
 
 
-def _what_helps(plan: Config, machine: Machine, lengths: PromptLengths, members: int) -> str:
+def _what_helps(plan: Demand) -> str:
     """Returns the change that saves most of what a run needs in any case."""
-    choices: dict[str, tuple[Config, Machine, int]] = {}
+    choices: dict[str, Demand] = {}
     if plan.model.rank > 1:
-        smaller = plan.with_values("model", rank=plan.model.rank // 2)
-        choices[f"set model.rank={plan.model.rank // 2}"] = (smaller, machine, members)
-    if machine.dtype == torch.float32:
-        choices["set model.dtype=bfloat16 (slower)"] = (plan, replace(machine, dtype=torch.bfloat16), members)
-    if members > 1:
-        choices["take half as many members"] = (plan, machine, members // 2)
-    needed = {
-        what: total(items(least(config), there, lengths, count)) for what, (config, there, count) in choices.items()
-    }
+        choices[f"set model.rank={plan.model.rank // 2}"] = plan.with_values("model", rank=plan.model.rank // 2)
+    if plan.machine.dtype == torch.float32:
+        halved = replace(plan.machine, dtype=torch.bfloat16)
+        choices["set model.dtype=bfloat16 (slower)"] = replace(plan, machine=halved)
+    if plan.members > 1:
+        choices["take half as many members"] = replace(plan, members=plan.members // 2)
+    needed = {what: total(items(least(smaller))) for what, smaller in choices.items()}
     best = min(needed, key=lambda what: needed[what])
-    saved = total(items(least(plan), machine, lengths, members)) - needed[best]
+    saved = total(items(least(plan))) - needed[best]
     alternative = "" if plan.model.name == BUNDLED else ", or choose a smaller model.name"
     return f"{best}, which saves {saved / 2**30:.1f} GiB{alternative}"

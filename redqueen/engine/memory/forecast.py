@@ -13,10 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from redqueen.base import streams
-from redqueen.config import Config
-from redqueen.engine.memory.machine import Machine
+from redqueen.engine.memory.machine import Demand
 from redqueen.engine.sampling.pages import Pages, batch_pages
-from redqueen.records import PromptLengths
 
 # What kernels reach of a card's limits: decoding of its bandwidth, prompts and training of its FLOPs. The model of
 # docs/GPU.md has the first from counted launches; trainers of adapters with fused kernels are said to reach the second.
@@ -82,16 +80,21 @@ class Forecast:
         """Seconds of the whole step."""
         return self.propose + self.solve + self.learn
 
+    def hours(self, steps: int) -> float:
+        """Returns the hours of so many steps."""
+        return self.step * steps / 3600
+
 
 def card_of(size: int) -> Card:
     """Returns the card whose memory is nearest to `size` bytes."""
     return min(CARDS, key=lambda card: abs(card.memory * 1e9 - size))
 
 
-def forecast(plan: Config, machine: Machine, lengths: PromptLengths, card: Card) -> Forecast:
+def forecast(plan: Demand, card: Card) -> Forecast:
     """Returns the modelled time of a step with the batches of `plan`, all in bf16."""
     game = plan.game
-    matches = game.matches or max(plan.population.teachers, plan.population.students)
+    matches = plan.matches
+    lengths = plan.lengths
     proposals = matches * len(game.kinds) * game.proposals if plan.population.teachers else 0
     tasks = round(proposals * VALID) or matches * len(game.kinds) * game.proposals
     rng = streams.python(0, "forecast")
@@ -99,13 +102,12 @@ def forecast(plan: Config, machine: Machine, lengths: PromptLengths, card: Card)
     attempted = _lengths(rng, tasks * game.attempts, plan.sampling.attempt_tokens)
     solved = [attempted[at : at + game.attempts] for at in range(0, len(attempted), game.attempts)]
 
-    speed = _Speed(plan, machine, card)
+    speed = _Speed(plan, card)
     rows = min(plan.sampling.batch_rows, proposals + len(attempted))
-    paged = machine.pages
 
     def play(groups: Sequence[Sequence[int]], prompt: int, limit: int) -> tuple[float, int]:
         room = max(lengths.proposal, lengths.attempt) + limit
-        pages = Pages(batch_pages(rows, room, plan.sampling.cache_tokens), rows) if paged else None
+        pages = Pages(batch_pages(rows, room, plan.sampling.cache_tokens), rows) if plan.machine.pages else None
         return _play(groups, prompt, rows, pages, speed)
 
     propose, first = play(written, lengths.proposal, plan.sampling.proposal_tokens)
@@ -115,16 +117,11 @@ def forecast(plan: Config, machine: Machine, lengths: PromptLengths, card: Card)
     return Forecast(propose, solve, trained * speed.trained_token, sum(attempted), first + second)
 
 
-def hours(plan: Config, machine: Machine, lengths: PromptLengths, card: Card) -> float:
-    """Returns the modelled hours of all of the run's steps."""
-    return forecast(plan, machine, lengths, card).step * plan.run.steps / 3600
-
-
 class _Speed:
     """The seconds of single parts on a card."""
 
-    def __init__(self, plan: Config, machine: Machine, card: Card) -> None:
-        shape = machine.shape
+    def __init__(self, plan: Demand, card: Card) -> None:
+        shape = plan.machine.shape
         products = 2 * shape.linear / card.peak
         size = 2
         # Every step reads the members' factors as well, those of one role at a time.
@@ -134,7 +131,7 @@ class _Speed:
         self._launches = shape.layers * _SMALL_KERNELS * _LAUNCH
         self._row = products
         self._logits = shape.vocabulary * _LOGIT_BYTES / card.bandwidth
-        self._token = machine.token_bytes / card.bandwidth
+        self._token = plan.machine.token_bytes / card.bandwidth
         self.prompt_token = products / _PRODUCTS
         # Forward, and backward for the inputs: the base's weights have no gradient. The factors are a few per cent.
         passes = 3 if plan.learning.checkpointing is True else 2

@@ -1,4 +1,7 @@
-"""What a run computes with: a device, the base as it is held there, and free memory. Resolved once, at the door."""
+"""What a run computes with, resolved once at its start: a device, the base as it is held there, free memory.
+
+A `Demand` is what a run asks of such a machine.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ from dataclasses import dataclass, replace
 import torch
 
 from redqueen.base.machine import free_memory
-from redqueen.config import ModelConfig
+from redqueen.config import Config, GameConfig, LearningConfig, ModelConfig, PopulationConfig, SamplingConfig
 from redqueen.engine.model.base import can_share, device_of, dtype_of, workers_of
 from redqueen.engine.model.dimensions import Shape, shape_of
 from redqueen.engine.sampling.pages import pages_suit
 from redqueen.jail.host import cores
+from redqueen.records import PromptLengths
 
 FREE_SHARE = 0.98
 """The share of a GPU's memory that is free before a run: its driver takes the rest."""
@@ -53,6 +57,60 @@ class Machine:
         if self.on_gpu:
             return replace(self, host=None if self.host is None else self.host // processes)
         return replace(self, free=self.free // processes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What a run asks of a machine: the settings that its memory and its time depend on."""
+
+    model: ModelConfig
+    population: PopulationConfig
+    game: GameConfig
+    sampling: SamplingConfig
+    learning: LearningConfig
+    machine: Machine
+    lengths: PromptLengths
+    """Tokens of the longest prompts."""
+    members: int
+    """How many adapters there are."""
+
+    @classmethod
+    def of(cls, config: Config, machine: Machine, lengths: PromptLengths, members: int) -> Demand:
+        """Returns what a run with this configuration asks of a machine."""
+        return cls(
+            model=config.model,
+            population=config.population,
+            game=config.game,
+            sampling=config.sampling,
+            learning=config.learning,
+            machine=machine,
+            lengths=lengths,
+            members=members,
+        )
+
+    def with_values(self, section: str, **values: object) -> Demand:
+        """Returns a copy with other values in one section, which are not checked."""
+        return replace(self, **{section: getattr(self, section).model_copy(update=values)})
+
+    @property
+    def longest_text(self) -> int:
+        """The most tokens of a prompt and its completion."""
+        return longest_text(self.sampling, self.lengths)
+
+    @property
+    def matches(self) -> int:
+        """How many matches a step has."""
+        return self.game.matches or max(self.population.teachers, self.population.students)
+
+    @property
+    def processes(self) -> int:
+        """How many processes sample and train. A plan says how many; what is not a plan yet takes the most."""
+        return 1 if self.machine.on_gpu else self.model.workers or self.machine.workers
+
+
+def longest_text(sampling: SamplingConfig, lengths: PromptLengths) -> int:
+    """Returns the most tokens of a prompt and its completion."""
+    return max(lengths.proposal + sampling.proposal_tokens, lengths.attempt + sampling.attempt_tokens)
 
 
 def this_machine(config: ModelConfig) -> Machine:

@@ -296,12 +296,13 @@ def load_benchmarks(
     """
     loaded: list[ProblemSet] = []
     missing: list[MissingDataError] = []
+    posed = (config.model.prompts, config.game, reserved.answer_tokens(config.sampling), verifier, limit)
     for name in names:
         try:
             if name == reserved.NAME:
-                loaded.append(reserved.load_reserved(config, verifier, limit, kinds, half))
+                loaded.append(reserved.load_reserved(*posed, kinds, half))
             elif is_made(name):
-                loaded.append(reserved.load_reserved(config, verifier, limit, (name,), half, name))
+                loaded.append(reserved.load_reserved(*posed, (name,), half, name))
             else:
                 loaded.append(load(named(name), folder, limit))
         except MissingDataError as error:

@@ -7,10 +7,10 @@ import json
 from collections.abc import Sequence
 
 from redqueen import __version__
-from redqueen.config import Config
+from redqueen.config import GameConfig, SamplingConfig
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, ProblemSet, Row, Source, form_of
 from redqueen.evals.graders.grader import Problem
-from redqueen.evals.graders.opened import game
+from redqueen.evals.graders.opened import game as game_grader
 from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks, worked_examples
 from redqueen.method.prompts import prompts
 from redqueen.records import Kind, Prompt, Task, Verifier
@@ -25,13 +25,15 @@ ANSWER_TOKENS = 128
 which a run's own limit may not leave."""
 
 
-def answer_tokens(config: Config) -> int:
+def answer_tokens(sampling: SamplingConfig) -> int:
     """Returns the most tokens of an answer. A run's own limit counts if it is larger: its members may think first."""
-    return max(ANSWER_TOKENS, config.sampling.attempt_tokens)
+    return max(ANSWER_TOKENS, sampling.attempt_tokens)
 
 
 def load_reserved(
-    config: Config,
+    template: str,
+    game: GameConfig,
+    max_tokens: int,
     verifier: Verifier,
     limit: int | None,
     kinds: Sequence[Kind] | None = None,
@@ -40,18 +42,19 @@ def load_reserved(
 ) -> ProblemSet:
     """Returns the first `limit` tasks of these kinds, of one half of the programs or of both.
 
-    Without `kinds` they are all those of the configuration's languages. `name` is what they are called in tables.
+    Without `kinds` they are all those of the game's languages. `name` is what they are called in tables.
 
-    They are posed in the run's own prompts, whatever the template of the others is.
+    They are posed in `template`, the run's own prompts, whatever that of the others is, and answered in at most
+    `max_tokens`.
 
     Raises UserError if a program fails in the sandbox.
     """
     if kinds is None:
-        kinds = names_of_languages(config.game.kinds)
+        kinds = names_of_languages(game.kinds)
     every = most_tasks(half, kinds)
     tasks = reserved_tasks(half, kinds, min(limit or every, every), SEED, verifier)
-    examples = worked_examples(kinds, config.game.shots, SEED, verifier)
-    formats = prompts(config.model.prompts, config.game)
+    examples = worked_examples(kinds, game.shots, SEED, verifier)
+    formats = prompts(template, game)
 
     def problem(row: Row) -> Problem:
         task: Task = row["task"]
@@ -72,9 +75,9 @@ def load_reserved(
         problem=problem,
         pose=pose,
         read=read,
-        standard=form_of(config.model.prompts),
-        max_tokens=answer_tokens(config),
-        grader=game,
+        standard=form_of(template),
+        max_tokens=max_tokens,
+        grader=game_grader,
         cut_off_is_malformed=True,
     )
     content = json.dumps([[task.program, task.kind, [pair.input for pair in task.pairs]] for task in tasks])

@@ -10,7 +10,7 @@ import torch
 
 from redqueen.config import Config
 from redqueen.engine.memory.fit import least_memory
-from redqueen.engine.memory.machine import other_machine
+from redqueen.engine.memory.machine import Demand, other_machine
 from redqueen.engine.model.base import BaseFacts
 from redqueen.errors import UserError
 from redqueen.extras.ray.ray_cluster import Actor, Cluster, ClusterError, LostError, Needs, Node, Pending
@@ -33,7 +33,7 @@ def needs_of(config: Config, lengths: PromptLengths, capacity: int, *, gpus: boo
     return Needs(
         cpus=config.model.threads or 1,
         gpus=1 if gpus else 0,
-        memory=least_memory(alone, machine, lengths, capacity),
+        memory=least_memory(Demand.of(alone, machine, lengths, capacity)),
     )
 
 

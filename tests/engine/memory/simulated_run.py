@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from redqueen.config import Config
 from redqueen.engine.memory.estimate import gradients_item, sampling_items, training_items
-from redqueen.engine.memory.machine import Machine
+from redqueen.engine.memory.machine import Demand, Machine
 from redqueen.engine.sampling.pages import PAGE, batch_pages
 from redqueen.records import PromptLengths
 from tests.caching_allocator import CachingAllocator, OutOfMemoryError
@@ -48,6 +48,10 @@ class Plan:
     machine: Machine
     lengths: PromptLengths
     members: int
+
+    @property
+    def demand(self) -> Demand:
+        return Demand.of(self.config, self.machine, self.lengths, self.members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ class _Run:
         self.memory = memory
         self.ways = ways
         self.most = 0
-        self.of_all_members = gradients_item(plan.config, plan.machine, plan.members).size
+        self.of_all_members = gradients_item(plan.demand).size
         self.parts = -(-plan.machine.shape.layers // _TOGETHER)
 
     def begin(self) -> None:
@@ -129,7 +133,7 @@ class _Run:
             self._take(name, tokens * token)
         self._take(batch[2], 4 * rows * shape.vocabulary)
         # Passes over prompts have nearly as many tokens as they may.
-        _, prompts = sampling_items(self.plan.config, self.plan.machine, self.plan.lengths)
+        _, prompts = sampling_items(self.plan.demand)
         for full in (1.0, 0.96, 0.99):
             self._pass(prompts.size * full)
         # The first step of each number of rows is done as it is, the second one is recorded in memory of its own.
@@ -148,7 +152,7 @@ class _Run:
         """Computes three micro-batches, and moves the members."""
         plan = self.plan
         self._take("gradients", self.of_all_members)
-        activations, *others = training_items(plan.config, plan.machine, plan.lengths)
+        activations, *others = training_items(plan.demand)
         checkpointing = plan.config.learning.checkpointing is True
         tokens = int(activations.name.split()[-2])
         streams = plan.machine.shape.layers * tokens * plan.machine.shape.hidden * 2

@@ -65,7 +65,7 @@ def planned(base: str, card: int, *overrides: str) -> Plan | None:
     # What fits only while texts are short is told so: there is no promise to keep.
     if found is None or found.warning:
         return None
-    return Plan(found.config, gpu(base), lengths(config), capacity(config))
+    return Plan(found.config, gpu(base), lengths(config.sampling.proposal_tokens), capacity(config))
 
 
 @pytest.mark.parametrize(("run", "pages"), [*((run, "auto") for run in RUNS), ("rank=16, tokens=1024", "off")])
@@ -80,7 +80,7 @@ def test_no_plan_runs_out_of_memory_in_ten_steps(
         if found is None:
             continue
         tried += 1
-        cache, _ = sampling_items(found.config, found.machine, found.lengths)
+        cache, _ = sampling_items(found.demand)
         shape = found.machine.shape
         token = shape.layers * shape.kv_heads * shape.head_size * 4
         assert cache_of_a_stream(found)[1] * token <= cache.size

@@ -27,7 +27,7 @@ def vllm_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def chosen(config: Config, free: int, device: torch.device = CUDA) -> tuple[str, float]:
     machine = replace(other_machine(config.model, device), free=free)
-    sampling = with_engine(config, machine).sampling
+    sampling = with_engine(config.sampling, machine)
     return sampling.engine, sampling.vllm_cache_gb
 
 

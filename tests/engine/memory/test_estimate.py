@@ -18,7 +18,7 @@ from redqueen.engine.kernels.dispatch import kernels_of
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.memory.estimate import Item, items, least, total
 from redqueen.engine.memory.fit import advice
-from redqueen.engine.memory.machine import Machine, this_machine
+from redqueen.engine.memory.machine import Demand, Machine, this_machine
 from redqueen.engine.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.engine.model.base import load
 from redqueen.engine.model.dimensions import Shape, token_counter
@@ -39,8 +39,12 @@ def config_of(folder: Path, dtype: str = "float32", workers: int = 1, **learning
     return Config(model=model, learning=LearningConfig(batch_tokens=64, **learning))  # type: ignore[arg-type]
 
 
+def demand_of(config: Config, members: int = 3) -> Demand:
+    return Demand.of(config, this_machine(config.model), LENGTHS, members)
+
+
 def needed(config: Config, members: int = 3) -> list[Item]:
-    return items(config, this_machine(config.model), LENGTHS, members)
+    return items(demand_of(config, members))
 
 
 def sizes(config: Config, members: int = 3) -> dict[str, int]:
@@ -157,7 +161,7 @@ def test_more_of_anything_never_needs_less(rank: int, members: int, tokens: int,
         config = Config(
             model=model, learning=LearningConfig(batch_tokens=tokens), sampling=SamplingConfig(batch_rows=rows)
         )
-        return total(items(config, machine, LENGTHS, members))
+        return total(items(Demand.of(config, machine, LENGTHS, members)))
 
     least = need(rank, members, tokens, rows)
     assert least < need(rank + 1, members, tokens, rows)
@@ -179,13 +183,14 @@ def test_the_knob_that_is_named_shrinks_the_need(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_least_that_a_run_needs_is_what_it_holds_and_its_shortest_step(tmp_path: Path, dtype: str) -> None:
     config = config_of(tiny.make(tmp_path), dtype)
-    required = sizes(least(config))
+    smallest = items(least(demand_of(config)))
+    required = {item.name.partition(" of ")[0]: item.total for item in smallest}
     for name, size in sizes(config).items():
         assert required[name] <= size
         if name.startswith(("base", "members", "interpreter", "libraries")):
             assert required[name] == size
     # A micro-batch holds at least one prompt with one token after it.
-    tokens = next(item.name for item in needed(least(config)) if "activations" in item.name)
+    tokens = next(item.name for item in smallest if "activations" in item.name)
     assert tokens == f"training: activations of {LENGTHS.proposal + 1} tokens"
 
 

@@ -13,7 +13,7 @@ from redqueen.config import Config
 from redqueen.config.recipes import configure
 from redqueen.engine.memory.estimate import items, least, total
 from redqueen.engine.memory.fit import Fit, fit, plans
-from redqueen.engine.memory.machine import Machine
+from redqueen.engine.memory.machine import Demand, Machine
 from redqueen.engine.model.dimensions import Shape
 from redqueen.errors import ModelError
 from redqueen.records import PromptLengths
@@ -55,8 +55,8 @@ def quickstart(dtype: str, *overrides: str) -> Config:
     return configure(["quickstart", f"model.dtype={dtype}", "model.device=cpu", *overrides])
 
 
-def cpu_plans(*overrides: str) -> Iterator[Config]:
-    return plans(quickstart("float32", *overrides), machine(0, 3), LENGTHS, 4)
+def cpu_plans(*overrides: str) -> Iterator[Demand]:
+    return plans(Demand.of(quickstart("float32", *overrides), machine(0, 3), LENGTHS, 4))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -66,7 +66,7 @@ def test_the_quickstart_starts_from_4_gib_on(dtype: str, free: int, cores: int) 
     found = fit(quickstart(dtype), there, LENGTHS, 4)
     assert not found.warning
     assert 1 <= found.config.model.workers <= cores
-    assert total(items(found.config, there, LENGTHS, 4)) <= free * GIB
+    assert total(items(found.demand)) <= free * GIB
 
 
 def test_what_fits_is_left_as_it_was_asked() -> None:
@@ -90,7 +90,7 @@ def test_the_less_is_free_the_less_a_run_takes() -> None:
 def test_each_plan_needs_less_than_the_one_before_it_with_as_many_workers() -> None:
     before: dict[int, int] = {}
     for plan in cpu_plans("model.workers=3"):
-        need = total(items(plan, machine(0), LENGTHS, 4))
+        need = total(items(plan))
         assert need <= before.get(plan.model.workers, need)
         before[plan.model.workers] = need
     assert list(before) == [3, 2, 1]
@@ -98,7 +98,7 @@ def test_each_plan_needs_less_than_the_one_before_it_with_as_many_workers() -> N
 
 def test_what_fits_only_while_texts_are_short_is_warned_of() -> None:
     smallest = list(cpu_plans())[-1]
-    free = total(items(least(smallest), machine(0), LENGTHS, 4))
+    free = total(items(least(smallest)))
     found = fit(quickstart("float32"), machine(free), LENGTHS, 4)
     assert found.config.model.workers == 1
     assert "may need up to" in found.warning
@@ -107,7 +107,7 @@ def test_what_fits_only_while_texts_are_short_is_warned_of() -> None:
 
 def test_a_run_whose_smallest_form_does_not_fit_is_refused_with_what_would_help_most() -> None:
     smallest = list(cpu_plans())[-1]
-    free = total(items(least(smallest), machine(0), LENGTHS, 4)) - 1
+    free = total(items(least(smallest))) - 1
     with pytest.raises(
         ModelError, match=r"needs at least .* GiB, cpu has .* GiB free: end other programs, or"
     ) as error:
@@ -136,7 +136,7 @@ def test_what_vllm_takes_counts() -> None:
     there = machine(4 * GIB, dtype="bfloat16")
 
     def need(*overrides: str) -> int:
-        return total(items(quickstart("bfloat16", "model.workers=1", *overrides), there, LENGTHS, 4))
+        return total(items(Demand.of(quickstart("bfloat16", "model.workers=1", *overrides), there, LENGTHS, 4)))
 
     engine = need("sampling.engine=vllm")
     # The second copy of the base, 2 GiB of cache, and more, in place of the embedded sampler's cache.

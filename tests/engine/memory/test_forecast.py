@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.gpu.launches import decode_line, decode_seconds
-from benchmarks.gpu.plans import gpu, on_a_gpu, plan
-from redqueen.config import Config
+from benchmarks.gpu.plans import on_a_gpu
+from benchmarks.gpu.plans import plan as planned
 from redqueen.engine.kernels.flash import flash_takes_pages
 from redqueen.engine.memory import forecast as forecasting
-from redqueen.engine.memory.forecast import CARDS, Card, card_of, forecast, hours
+from redqueen.engine.memory.forecast import CARDS, Card, card_of, forecast
+from redqueen.engine.memory.machine import Demand
 from redqueen.records import PromptLengths
 
 LENGTHS = PromptLengths(proposal=1102, attempt=2048)
@@ -18,15 +21,15 @@ H200 = CARDS[-1]
 pytestmark = pytest.mark.skipif(not flash_takes_pages(), reason="torch 2.12 or newer")
 
 
-def fitted(card: Card, base: str = "7B", *overrides: str) -> Config:
-    found = plan(on_a_gpu(*overrides), base, card.memory)
+def fitted(card: Card, base: str = "7B", *overrides: str) -> Demand:
+    found = planned(on_a_gpu(*overrides), base, card.memory)
     assert found is not None
-    return found.config
+    return replace(found.demand, lengths=LENGTHS)
 
 
 def test_a_decode_step_takes_what_its_counted_kernels_take() -> None:
     line = decode_line()
-    speed = forecasting._Speed(fitted(H200), gpu("7B"), H200)
+    speed = forecasting._Speed(fitted(H200), H200)
     for rows, tokens in ((8, 900), (64, 900), (192, 900), (512, 900)):
         expected = decode_seconds(*line, forecasting._DECODING, rows, rows * tokens)
         # The counted line is the sum over kernels, of which some are limited by memory where others are not.
@@ -35,9 +38,9 @@ def test_a_decode_step_takes_what_its_counted_kernels_take() -> None:
 
 @pytest.mark.parametrize("card", CARDS[1:], ids=lambda card: card.name)
 def test_pages_never_make_a_step_slower(monkeypatch: pytest.MonkeyPatch, card: Card) -> None:
-    paged = forecast(fitted(card), gpu("7B"), LENGTHS, card)
+    paged = forecast(fitted(card), card)
     monkeypatch.setenv("REDQUEEN_PAGES", "off")
-    dense = forecast(fitted(card), gpu("7B"), LENGTHS, card)
+    dense = forecast(fitted(card), card)
     assert paged.solved_tokens == dense.solved_tokens
     assert paged.solve < dense.solve
     assert paged.learn == dense.learn
@@ -47,19 +50,17 @@ def test_pages_never_make_a_step_slower(monkeypatch: pytest.MonkeyPatch, card: C
 
 
 def test_hours_are_those_of_all_steps() -> None:
-    config = fitted(H200)
-    step = forecast(config, gpu("7B"), LENGTHS, H200)
+    plan = fitted(H200)
+    step = forecast(plan, H200)
     assert step.step == step.propose + step.solve + step.learn
-    assert hours(config, gpu("7B"), LENGTHS, H200) == pytest.approx(200 * step.step / 3600)
-    half = config.override(["run.steps=100"])
-    assert hours(half, gpu("7B"), LENGTHS, H200) == pytest.approx(100 * step.step / 3600)
-    recomputed = config.override(["learning.checkpointing=true"])
-    assert forecast(recomputed, gpu("7B"), LENGTHS, H200).learn == pytest.approx(1.5 * step.learn)
+    assert step.hours(200) == pytest.approx(200 * step.step / 3600)
+    recomputed = plan.with_values("learning", checkpointing=True)
+    assert forecast(recomputed, H200).learn == pytest.approx(1.5 * step.learn)
 
 
 def test_students_alone_propose_nothing() -> None:
     alone = fitted(H200, "7B", "population.teachers=0", "evolution.enabled=false")
-    step = forecast(alone, gpu("7B"), LENGTHS, H200)
+    step = forecast(alone, H200)
     assert step.propose == 0
     assert step.solve > 0
 

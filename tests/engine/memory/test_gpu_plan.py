@@ -22,11 +22,11 @@ from redqueen.engine.learning.packing import PromptGroup, WeightedSample
 from redqueen.engine.memory.estimate import (
     gradients_item,
     held_items,
-    longest_text,
     sampling_items,
     training_items,
 )
 from redqueen.engine.memory.fit import fit
+from redqueen.engine.memory.machine import Demand
 from redqueen.engine.sampling.device_batch import DeviceBatch
 from redqueen.errors import ModelError
 from redqueen.method.prompt_lengths import prompt_lengths
@@ -38,7 +38,7 @@ META = torch.device("meta")
 # The numbers are those of a torch whose flash attention reads pages.
 pytestmark = pytest.mark.skipif(not flash_takes_pages(), reason="torch 2.12 or newer")
 PAPER = on_a_gpu("model.workers=1", "learning.checkpointing=false")
-LENGTHS = lengths(PAPER)
+LENGTHS = lengths(PAPER.sampling.proposal_tokens)
 
 
 def group(prompt: int, texts: int, tokens: int) -> PromptGroup:
@@ -61,7 +61,7 @@ def test_activations_are_what_the_forward_pass_keeps(prompt: int, texts: int, to
     )
     config = config.override([f"game.attempts={texts}"] if texts > 1 else [])
     kept = micro_batch_cost(SEVEN_B, groups, checkpointing=False).kept
-    item = training_items(config, gpu("7B"), PromptLengths(proposal=1, attempt=prompt))[0]
+    item = training_items(Demand.of(config, gpu("7B"), PromptLengths(proposal=1, attempt=prompt), 8))[0]
     counted = int(item.name.split()[-2])
     estimated = item.size / counted / SEVEN_B.layers
     if texts == 1:
@@ -91,8 +91,9 @@ def test_the_cache_is_that_of_the_tensors(monkeypatch: pytest.MonkeyPatch, pages
     config = PAPER.override(["sampling.batch_rows=128", f"sampling.cache_tokens={tokens}"])
     decoder = random_decoder(SEVEN_B.with_layers(2), META)
     bank = random_members(decoder, SEVEN_B, 1)
-    cache, _ = sampling_items(config, gpu("7B"), LENGTHS)
-    made = DeviceBatch(decoder, bank, 128, longest_text(config, LENGTHS), 2048, 4, tokens).cache
+    demand = Demand.of(config, gpu("7B"), LENGTHS, 8)
+    cache, _ = sampling_items(demand)
+    made = DeviceBatch(decoder, bank, 128, demand.longest_text, 2048, 4, tokens).cache
     assert (made.pages is None) is (pages == "off")
     assert cache.size == (made.keys.nbytes + made.values.nbytes) * 28 // 2
     if tokens:
@@ -100,15 +101,15 @@ def test_the_cache_is_that_of_the_tensors(monkeypatch: pytest.MonkeyPatch, pages
 
 
 def test_the_members_are_those_of_the_tensors() -> None:
-    config = PAPER
+    demand = Demand.of(PAPER, gpu("7B"), LENGTHS, 8)
     decoder = random_decoder(SEVEN_B.with_layers(2), META)
 
-    members = {item.name: item.size for item in held_items(config, gpu("7B"), 8)}
+    members = {item.name: item.size for item in held_items(demand)}
     bank = random_members(decoder, SEVEN_B, 8)
     copies = sum(stacked.a_copy.nbytes + stacked.b_copy.nbytes for stacked in bank.stacked.values())
     held = (bank.masters.nbytes + copies) * 28 / 2
     assert members["members: weights in fp32 and copies"] == pytest.approx(held, rel=0.02)
-    assert gradients_item(config, gpu("7B"), 8).size == pytest.approx(bank.masters.nbytes * 28 / 2, rel=0.02)
+    assert gradients_item(demand).size == pytest.approx(bank.masters.nbytes * 28 / 2, rel=0.02)
     assert members["members: AdamW moments"] == pytest.approx(2 * bank.masters.nbytes * 28 / 2, rel=0.02)
 
 
@@ -128,7 +129,8 @@ def test_prompts_are_as_long_as_a_run_takes_them_to_be() -> None:
     for limit in ("512", "2048"):
         config = on_a_gpu(f"sampling.proposal_tokens={limit}")
         # Attempts show what teachers may write, whatever the tokenizer.
-        assert prompt_lengths(config, lambda _: 1).attempt == lengths(config).attempt == int(limit)
+        planned = lengths(config.sampling.proposal_tokens)
+        assert prompt_lengths(config, lambda _: 1).attempt == planned.attempt == int(limit)
 
 
 def test_what_was_asked_for_is_kept_where_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ def test_the_plan_of_a_hosted_model(tmp_path: Path) -> None:
     found = fit(config, machine, LENGTHS, 4)
     assert found.config.model.workers == 1
     assert "model.workers=1" not in found.changes
-    names = [item.name for item in items(found.config, machine, LENGTHS, 4)]
+    names = [item.name for item in items(found.demand)]
     assert not {"base weights, stacked", "base weights, packed", "libraries in a worker"} & set(names)
     several = config.model_copy(update={"model": model.model_copy(update={"workers": 2})})
     with pytest.raises(ModelError, match="use model\\.workers=1"):

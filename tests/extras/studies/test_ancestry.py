@@ -139,19 +139,19 @@ def test_epochs_of_a_run(played: Path, tmp_path: Path) -> None:
     assert [e.step for e in student_epochs(directory, config, 10, 1)] == [0, 1, 2, 3, 4]
     past = student_epochs(directory, config, 3, 2)
     assert [(e.step, len(e.adapters)) for e in past] == [(0, 2), (2, 2), (4, 2)]
-    made = task_epochs(directory, config, 2, 5)
+    made = task_epochs(directory, config.game.kinds, config.run.seed, 2, 5)
     assert [(e.first, e.last) for e in made] == [(1, 2), (3, 4)]
     for epoch in made:
         assert len(epoch.tasks) == min(5, epoch.count)
         assert all(epoch.first <= t.step <= epoch.last for t in epoch.tasks)
-    assert task_epochs(directory, config, 2, 5) == made
-    assert len(task_epochs(directory, config, 99, 5)) <= STEPS
+    assert task_epochs(directory, config.game.kinds, config.run.seed, 2, 5) == made
+    assert len(task_epochs(directory, config.game.kinds, config.run.seed, 99, 5)) <= STEPS
     (tmp_path / "config.json").write_bytes((played / "config.json").read_bytes())
     with pytest.raises(RunError, match="no archive"):
-        task_epochs(RunDirectory(tmp_path), config, 2, 5)
+        task_epochs(RunDirectory(tmp_path), config.game.kinds, config.run.seed, 2, 5)
     Archive(tmp_path / "run.sqlite").close()
     with pytest.raises(RunError, match="no valid task"):
-        task_epochs(RunDirectory(tmp_path), config, 2, 5)
+        task_epochs(RunDirectory(tmp_path), config.game.kinds, config.run.seed, 2, 5)
     with pytest.raises(RunError, match="no checkpoint"):
         student_epochs(RunDirectory(tmp_path), config, 2, 1)
 
@@ -161,7 +161,8 @@ def test_every_student_epoch_plays_every_task_epoch_and_learning_is_seen(
 ) -> None:
     directory = RunDirectory(played)
     config = directory.config()
-    past, made = student_epochs(directory, config, 5, 3), task_epochs(directory, config, 4, 8)
+    past = student_epochs(directory, config, 5, 3)
+    made = task_epochs(directory, config.game.kinds, config.run.seed, 4, 8)
     said: list[tuple[int, int]] = []
     replay = toy_replay(experiment.SLOTS)
     found = play(replay, past, made, 8, lambda what, done, total: said.append((done, total)))
@@ -211,6 +212,6 @@ def test_a_run_that_kept_little_says_how_to_keep_more(played: Path, tmp_path: Pa
         name = f"step-{step:06d}"
         shutil.copytree(played / "checkpoints" / name, run.checkpoints / name)
     past = student_epochs(run, config, 10, 1)
-    assert "students of 2 of 2 checkpoints: after step 3, 4. The run kept only" in available(config, run, past)
-    assert "run.keep_every=1" in available(config, run, past)
-    assert "keep_every" not in available(config.override(["run.keep_every=1"]), run, past)
+    assert "students of 2 of 2 checkpoints: after step 3, 4. The run kept only" in available(config.run, run, past)
+    assert "run.keep_every=1" in available(config.run, run, past)
+    assert "keep_every" not in available(config.override(["run.keep_every=1"]).run, run, past)

@@ -17,7 +17,7 @@ from redqueen.base.intervals import interval_text, mean
 from redqueen.cli.figure_files import check_figure, write_figure
 from redqueen.cli.listening import Lines
 from redqueen.cli.tables import progress_console, table_console
-from redqueen.config import Config
+from redqueen.config import RunConfig
 from redqueen.extras.studies.ancestry.study import (
     SLOTS,
     Games,
@@ -151,10 +151,10 @@ def run_ancestry(
     check_figure(figure)
     directory = RunDirectory(run)
     config = playable(directory, allowed)
-    of_tasks = task_epochs(directory, config, epochs, tasks)
+    of_tasks = task_epochs(directory, config.game.kinds, config.run.seed, epochs, tasks)
     of_students = student_epochs(directory, config, epochs, most)
     progress = progress_console()
-    progress.print(available(config, directory, of_students))
+    progress.print(available(config.run, directory, of_students))
     # Students of many checkpoints may be more than the adapter bank should hold at once; then they take turns.
     slots = min(SLOTS, sum(len(epoch.adapters) for epoch in of_students))
     config = fit(config, slots, Lines(progress))
@@ -170,7 +170,7 @@ def run_ancestry(
     return 0
 
 
-def available(config: Config, directory: RunDirectory, epochs: list[StudentEpoch]) -> str:
+def available(run: RunConfig, directory: RunDirectory, epochs: list[StudentEpoch]) -> str:
     """Says which student epochs there are, and how to keep more."""
     steps = directory.saved()
     from_checkpoints = sum(epoch.step in steps for epoch in epochs)
@@ -178,9 +178,9 @@ def available(config: Config, directory: RunDirectory, epochs: list[StudentEpoch
     if from_checkpoints < len(epochs):
         text += f" and {len(epochs) - from_checkpoints} champions of the hall of fame"
     text += f": after step {', '.join(str(epoch.step) for epoch in epochs)}"
-    if config.run.keep_every != 1 and len(steps) <= config.run.keep_last + 1:
+    if run.keep_every != 1 and len(steps) <= run.keep_last + 1:
         text += (
-            f". The run kept only its last {config.run.keep_last} checkpoints: for older students train with "
+            f". The run kept only its last {run.keep_last} checkpoints: for older students train with "
             "run.keep_every=1 (or 5, ...); tasks of all steps are in the archive"
         )
     return text

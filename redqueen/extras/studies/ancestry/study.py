@@ -91,7 +91,7 @@ def student_epochs(directory: RunDirectory, config: Config, epochs: int, student
     return chosen
 
 
-def task_epochs(directory: RunDirectory, config: Config, epochs: int, tasks: int) -> list[TaskEpoch]:
+def task_epochs(directory: RunDirectory, kinds: Sequence[Kind], seed: int, epochs: int, tasks: int) -> list[TaskEpoch]:
     """Cuts the steps played into at most `epochs` windows of equal length and draws `tasks` in each, kinds in turn.
 
     A window without tasks is left out. Raises RunError if no task was ever valid.
@@ -110,7 +110,10 @@ def task_epochs(directory: RunDirectory, config: Config, epochs: int, tasks: int
         for step in range(before + 1, last + 1):
             candidates += by_step.get(step, [])
         if candidates:
-            chosen.append(TaskEpoch(before + 1, last, _draw(candidates, tasks, config, last), len(candidates)))
+            drawn = in_turns(candidates, kinds, streams.python(seed, "ancestry", last))[:tasks]
+            # Random numbers are derived from the task's id. With another id they differ from those of the run itself.
+            renamed = tuple(replace(task, id=f"ancestry.{task.id}") for task in drawn)
+            chosen.append(TaskEpoch(before + 1, last, renamed, len(candidates)))
     return chosen
 
 
@@ -191,10 +194,3 @@ def in_turns(tasks: Sequence[Task], kinds: Sequence[Kind], rng: random.Random) -
         turns += [(turn, position, task) for turn, task in enumerate(of_kind)]
     turns.sort(key=lambda entry: entry[:2])
     return [task for _, _, task in turns]
-
-
-def _draw(tasks: Sequence[Task], count: int, config: Config, last: int) -> tuple[Task, ...]:
-    """Draws `count` of the tasks, the kinds in turn."""
-    drawn = in_turns(tasks, config.game.kinds, streams.python(config.run.seed, "ancestry", last))[:count]
-    # Random numbers are derived from the task's id. With another id they differ from those of the run itself.
-    return tuple(replace(task, id=f"ancestry.{task.id}") for task in drawn)

@@ -14,7 +14,7 @@ from typing import Literal, cast
 
 from redqueen.base import streams
 from redqueen.base.intervals import mean
-from redqueen.config import Config
+from redqueen.config import Config, ModelConfig, PopulationConfig
 from redqueen.errors import UserError
 from redqueen.method.seeds import AUTHOR
 from redqueen.method.self_play import SelfPlay
@@ -183,7 +183,7 @@ def stranger_settings(sources: Sequence[Path], kinds: Sequence[str]) -> list[str
     """
     runs = [source for source in sources if not is_exported(source)]
     configs = [RunDirectory(run).config() for run in runs]
-    wanted = [_settings(config) for config in configs]
+    wanted = [_settings(config.model, config.population) for config in configs]
     for run, settings in zip(runs, wanted, strict=True):
         if settings != wanted[0]:
             different = ", ".join(text for text in settings if text not in wanted[0])
@@ -191,6 +191,6 @@ def stranger_settings(sources: Sequence[Path], kinds: Sequence[str]) -> list[str
     return [*(wanted[0] if wanted else ()), f"game.kinds={','.join(kinds)}"]
 
 
-def _settings(config: Config) -> list[str]:
-    settings = [f"model.name={config.model.name}", f"model.prompts={config.model.prompts}"]
-    return [*settings, f"model.rank={config.model.rank}", f"population.init={config.population.init}"]
+def _settings(model: ModelConfig, population: PopulationConfig) -> list[str]:
+    settings = [f"model.name={model.name}", f"model.prompts={model.prompts}"]
+    return [*settings, f"model.rank={model.rank}", f"population.init={population.init}"]
