@@ -15,9 +15,8 @@ from redqueen.config import Config
 from redqueen.engine.model.base import Base, fingerprint_of, load
 from redqueen.evals.benchmarks.benchmark import ProblemSet, form_of
 from redqueen.evals.benchmarks.registry import load_benchmarks
-from redqueen.evals.evaluation import evaluate
-from redqueen.evals.graders.opened import OpenGraders
-from redqueen.evals.runner import Plan
+from redqueen.evals.graders.grader import OpenGraders
+from redqueen.evals.runner import Plan, evaluate
 from redqueen.evals.samples import SampleStore
 from redqueen.evals.targets import Entrant, read_targets
 from redqueen.method.verifier import LocalVerifier

@@ -16,7 +16,7 @@ from torch import Tensor
 from benchmarks.peers import Missing, optional
 from benchmarks.timing import BenchmarkError
 from redqueen.engine.model.base import fingerprint
-from redqueen.engine.model.bundled import cache_root
+from redqueen.engine.model.source import cache_root
 
 _LAYER = {
     "input_layernorm": "attn_norm",

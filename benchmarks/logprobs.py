@@ -21,7 +21,7 @@ from benchmarks import system
 from benchmarks.report import Report, against, finish, log, times
 from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import BenchmarkError, Contender, Stopwatch, Timing, in_fresh_process, peak, take_turns
-from redqueen.engine.model.logprobs import TokenLogprobs
+from redqueen.engine.model.forward import TokenLogprobs
 
 COLUMNS = (
     ("ratio", "ratio"),

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from redqueen.jail import Job
-from redqueen.jail.programs import PROGRAMS, script_job
+from redqueen.jail.judging import PROGRAMS, script_job
 from redqueen.records import Draft
 
 SPIN = "while True:\n    pass"

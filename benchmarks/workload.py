@@ -14,10 +14,10 @@ from torch import Tensor
 
 from benchmarks.timing import BenchmarkError
 from redqueen.base import streams
-from redqueen.engine.adapters.initialisation import generator
+from redqueen.engine.adapters.factors import generator
 from redqueen.engine.learning.learner import token_weights
 from redqueen.engine.model.base import Base
-from redqueen.engine.model.logprobs import TokenLogprobs
+from redqueen.engine.model.forward import TokenLogprobs
 from redqueen.records import Prompt, Request, Sample, SamplingParams
 from redqueen.tasks.python.seeds import seeds
 

@@ -14,7 +14,7 @@ from torch.func import functional_call
 
 from redqueen.engine.adapters.factors import Factors
 from redqueen.engine.lora.adapter_bank import AdapterBank
-from redqueen.engine.lora.stacked_factors import RowAdapters
+from redqueen.engine.lora.sites import RowAdapters
 from redqueen.engine.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.engine.model.base import Base
 from redqueen.engine.model.decoder import Decoder, decoder_of

@@ -23,8 +23,8 @@ from redqueen.config.keys import describe
 from redqueen.engine.adapters.factors import Factors
 from redqueen.engine.model.base import load
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
-from redqueen.evals.graders.opened import OpenGraders
-from redqueen.evals.reserved_tasks import reserved_tasks
+from redqueen.evals.graders.grader import OpenGraders
+from redqueen.evals.held_out import reserved_tasks
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
 from redqueen.extras.page.live_run import LiveRun

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from redqueen.evals.benchmarks.benchmark import Row
-from redqueen.extras.benchmarks.cruxeval import CRUXEVAL_I, CRUXEVAL_O
-from redqueen.extras.benchmarks.graders.cruxeval import CruxEvalGrader
+from redqueen.extras.benchmarks.cruxeval import CRUXEVAL_I, CRUXEVAL_O, CruxEvalGrader
 
 
 def main(data: str, kind: str, scored: str) -> None:

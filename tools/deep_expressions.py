@@ -12,8 +12,7 @@ from itertools import islice
 from redqueen import plugins
 from redqueen.config import GameConfig
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
-from redqueen.evals.graders.grader import Problem
-from redqueen.evals.graders.opened import game
+from redqueen.evals.graders.grader import Problem, game
 from redqueen.extras.expr.generated import EXAMPLES, examples, reserved_stream
 from redqueen.extras.expr.language import EXPR
 from redqueen.method.prompts import Prompts, prompts

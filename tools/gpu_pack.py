@@ -17,7 +17,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from redqueen.engine.model.bundled import GGUF, PACKAGE, SHA256, download, installed
+from redqueen.engine.model.source import GGUF, PACKAGE, SHA256, download, installed
 from redqueen.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]

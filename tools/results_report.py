@@ -23,8 +23,8 @@ from matplotlib.figure import Figure
 from redqueen.analysis.drawing import write
 from redqueen.analysis.hues import HUES
 from redqueen.base.intervals import Interval, difference, interval, interval_text, slope, t_probability
-from redqueen.extras.studies.retention.command import draw
-from redqueen.extras.studies.retention.study import RetentionPlan, RetentionTrial
+from redqueen.extras.studies.retention import RetentionPlan, RetentionTrial
+from redqueen.extras.studies.retention_command import draw
 from tools.experiments import CODE, EXPERIMENTS, PASSES, STRANGERS, Experiment
 
 ROOT = Path(__file__).parents[1]

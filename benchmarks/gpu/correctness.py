@@ -1,6 +1,6 @@
 """The part `correct`: texts of two members in one batch, as a run samples them, against transformers in fp32.
 
-Every way that a GPU has is taken: recorded steps and launched ones, a room for each row and pages. At the end the
+Every way that a GPU has is taken: recorded steps and launched ones, a room for each row and kv_cache. At the end the
 learner computes the log-probabilities of texts again, and takes a step. Later parts compile nothing of this again.
 """
 
@@ -34,7 +34,7 @@ from benchmarks.timing import BenchmarkError
 from redqueen.config import LearningConfig
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.decoder import decoder_of
-from redqueen.engine.sampling import pages, recorded
+from redqueen.engine.sampling import kv_cache, recorded
 from redqueen.engine.sampling.completion import Row
 from redqueen.engine.sampling.continuous_batch import BatchLimits, ContinuousBatch, RowGroup, TextModel
 from redqueen.records import SamplingParams
@@ -43,8 +43,8 @@ MEMBERS = 2
 WAYS: dict[str, dict[str, str]] = {
     "as a run": {},
     "without graphs": {recorded.VARIABLE: "off"},
-    "a room for each row": {pages.VARIABLE: "off"},
-    "pages": {pages.VARIABLE: "on"},
+    "a room for each row": {kv_cache.VARIABLE: "off"},
+    "pages": {kv_cache.VARIABLE: "on"},
 }
 """The ways that are compared, each with the variables that choose it."""
 # So many texts of each batch are computed again, the first, the last and some between them.

@@ -12,10 +12,9 @@ from benchmarks.gpu.shapes import SEVEN_B, Shape, random_decoder, random_members
 from redqueen.engine.learning.gradients import ForwardOptions, accumulate
 from redqueen.engine.learning.packing import PromptGroup, build_micro_batch
 from redqueen.engine.model.attention import SharedPrefixAttention
-from redqueen.engine.model.logprobs import TokenLogprobs
+from redqueen.engine.model.forward import TokenLogprobs
 from redqueen.engine.sampling.decode_step import decode_step
-from redqueen.engine.sampling.kv_cache import KVCache
-from redqueen.engine.sampling.pages import Pages, batch_pages
+from redqueen.engine.sampling.kv_cache import KVCache, Pages, batch_pages
 from redqueen.engine.sampling.tokens import SamplingTensors, sample_tokens
 from redqueen.records import SamplingParams
 

@@ -19,10 +19,10 @@ from benchmarks.gpu.clock import device_for, forget_peak, synchronize, timed
 from benchmarks.gpu.output import folder, say
 from benchmarks.gpu.shapes import SEVEN_B, TINY, Shape, random_members, random_model
 from redqueen.engine.kernels import dispatch
-from redqueen.engine.kernels.gpu_kernels import GpuKernels
+from redqueen.engine.kernels.torch_kernels import GpuKernels
 from redqueen.engine.lora import adapter_bank
 from redqueen.engine.lora.adapter_bank import AdapterBank
-from redqueen.engine.lora.decoding_products import PaddedBmm
+from redqueen.engine.lora.products import PaddedBmm
 from redqueen.engine.model.decoder import Decoder, decoder_of
 from redqueen.engine.sampling import decode_step, recorded
 from redqueen.engine.sampling.decode_step import WrittenApart, reads_by_flash

@@ -11,12 +11,12 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
 
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
+from redqueen.engine.executor import InlineExecutor
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.base import Base
 from redqueen.engine.model.decoder import Decoder, decoder_of
 from redqueen.engine.policy import Policy
 from redqueen.engine.sampling.continuous_batch import RowGroup
-from redqueen.engine.workers.inline import InlineExecutor
 from redqueen.records import Sample
 
 

@@ -20,7 +20,7 @@ from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import ModelConfig
 from redqueen.engine.kernels.compiler import missing_for_kernels
 from redqueen.engine.model.base import device_of, dtype_of
-from redqueen.engine.model.bundled import PACKAGE, cached, installed, verify
+from redqueen.engine.model.source import PACKAGE, cached, installed, verify
 from redqueen.jail import PROCESS, probe
 from redqueen.jail.host import cores
 from redqueen.run.recording.environment import versions

@@ -12,10 +12,8 @@ from redqueen.engine.memory.estimate import Item, host_items, items, least, tota
 from redqueen.engine.memory.fit import fit
 from redqueen.engine.memory.forecast import card_of, forecast
 from redqueen.engine.memory.machine import Demand, gpu_machine, this_machine
-from redqueen.engine.model.bundled import cached
-from redqueen.engine.model.dimensions import rough_token_counter, token_counter
-from redqueen.engine.model.known_bases import known_base
-from redqueen.engine.model.source import read_config
+from redqueen.engine.model.dimensions import known_base, rough_token_counter, token_counter
+from redqueen.engine.model.source import cached, read_config
 from redqueen.errors import ModelError
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.plugins import PluginError

@@ -28,9 +28,8 @@ from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.tables import table_console
 from redqueen.errors import UserError
 from redqueen.evals import contamination, paper
-from redqueen.evals.curve import Point, curves
 from redqueen.evals.paper import row_title
-from redqueen.evals.scores import Results
+from redqueen.evals.scores import Point, Results, curves
 from redqueen.evals.targets import Step
 from redqueen.members.evaluating import EvalOptions, evaluate_targets
 from redqueen.members.scores import document

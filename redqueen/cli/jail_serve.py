@@ -8,9 +8,8 @@ import contextlib
 
 from redqueen.base.server import bind, serve
 from redqueen.jail import Sandbox
-from redqueen.jail.programs import PROGRAMS
-from redqueen.jail.service.app import make_app
-from redqueen.jail.service.hosts import is_loopback
+from redqueen.jail.judging import PROGRAMS
+from redqueen.jail.service.app import is_loopback, make_app
 from redqueen.jail.service.wire import RequestLimits
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from redqueen.engine.learning.gradients import ForwardOptions, TokenStats
-from redqueen.engine.learning.packing import PromptGroup
-from redqueen.engine.lora.adapter_bank import Gradients
-from redqueen.engine.sampling.continuous_batch import BatchLimits, OnRow, RowGroup
+from redqueen.engine.kernels.transfer import release_unused
+from redqueen.engine.learning.gradients import BatchSums, ForwardOptions, TokenStats, accumulate, read_stats, warm_up
+from redqueen.engine.learning.packing import PromptGroup, fill_micro_batches
+from redqueen.engine.lora.adapter_bank import AdapterBank, Gradients
+from redqueen.engine.model.base import Base
+from redqueen.engine.sampling.continuous_batch import BatchLimits, ContinuousBatch, OnRow, RowGroup, TextModel
 
 
 class Executor(Protocol):
     """Samples rows and computes gradients with the weights that the members of one adapter bank have now.
 
-    Implementations: `redqueen.engine.workers.inline.InlineExecutor`, `redqueen.engine.workers.pool.WorkerPool` and
+    Implementations: `redqueen.engine.executor.InlineExecutor`, `redqueen.engine.workers.pool.WorkerPool` and
     `redqueen.extras.vllm.executor.VllmExecutor`.
     """
 
@@ -54,3 +56,55 @@ class Executor(Protocol):
     def close(self) -> None:
         """Releases what the executor holds. It may be called twice."""
         ...
+
+
+# The executor of a single process: everything is computed where it is called.
+
+
+class InlineExecutor:
+    """Samples and computes gradients in this process, on the base's device."""
+
+    streams = True
+    samples_apart = False
+    """Further groups go into the running batch."""
+
+    def __init__(self, base: Base, bank: AdapterBank) -> None:
+        self._base = base
+        self._bank = bank
+        # Before the first batch: what is loaded or compiled during a batch fragments the heap (see `warm_up`).
+        warm_up(base.decoder)
+
+    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, max_further: int = 0) -> int:
+        base = self._base
+        model = TextModel(base.decoder, base.tokenizer.backend_tokenizer, base.end_ids)
+        steps = 0
+        # What training has freed lies in pieces where the cache must be whole, and the other way round.
+        release_unused(base.device)
+        while groups:
+            batch = ContinuousBatch(model, self._bank, limits, groups, on_row, max_further)
+            steps += batch.run()
+            groups = batch.left_over
+            # They are among those that could still come: a batch of them needs no place for them twice.
+            max_further -= sum(len(group.rows) for group in groups)
+            # The next batch has a cache of its own: there must be room for one, not for two.
+            del batch
+            release_unused(base.device)
+        return steps
+
+    def accumulate(
+        self,
+        groups: Sequence[PromptGroup],
+        budget: int,
+        gradients: Gradients,
+        options: ForwardOptions,
+        on_batch: Callable[[int], None],
+    ) -> list[dict[int, TokenStats]]:
+        sums: list[BatchSums] = []
+        for batch in fill_micro_batches(groups, budget):
+            sums.append(accumulate(self._base.decoder, self._bank, gradients, batch, options))
+            on_batch(sum(group.tokens for group in batch))
+        # A GPU computes the last micro-batches while the host is here already, and is waited for once.
+        return read_stats(sums)
+
+    def close(self) -> None:
+        """Does nothing: there is no process to end."""

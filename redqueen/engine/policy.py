@@ -14,7 +14,7 @@ from redqueen.base.closing import Closing
 from redqueen.base.request_stream import Follow
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
 from redqueen.engine.adapters.factors import Adapter, Factors
-from redqueen.engine.executor import Executor
+from redqueen.engine.executor import Executor, InlineExecutor
 from redqueen.engine.learning.learner import LocalLearner
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.meter import Meter
@@ -22,7 +22,6 @@ from redqueen.engine.model.base import Base, workers_of
 from redqueen.engine.sampling.continuous_batch import BatchLimits
 from redqueen.engine.sampling.sampler import LocalSampler
 from redqueen.engine.work import Work
-from redqueen.engine.workers.inline import InlineExecutor
 from redqueen.engine.workers.pool import WorkerPool, shared_bank
 from redqueen.jail.host import cores
 from redqueen.records import Completion, MemberUpdate, Progress, Request, Sample

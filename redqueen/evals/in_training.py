@@ -17,7 +17,7 @@ from redqueen.evals.answers import HeldOutAnswer
 from redqueen.evals.benchmarks.benchmark import ProblemSet, form_of
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
 from redqueen.evals.benchmarks.reserved import HALF
-from redqueen.evals.graders.opened import OpenGraders
+from redqueen.evals.graders.grader import OpenGraders
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
 from redqueen.records import Progress, Sampler, Verifier

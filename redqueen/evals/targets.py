@@ -11,8 +11,8 @@ from redqueen.assets import warm_start
 from redqueen.config import Config, GameConfig
 from redqueen.config.recipes import configure
 from redqueen.engine.adapters.factors import Adapter
-from redqueen.engine.adapters.made_for import other_base
 from redqueen.engine.adapters.peft_files import CONFIG, load_adapter
+from redqueen.engine.adapters.start import other_base
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.reserved import answer_tokens
 from redqueen.evals.scores import ScoreEntry

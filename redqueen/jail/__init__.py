@@ -8,13 +8,11 @@ from redqueen.jail.child.values import (
     UnsupportedError,
     canonical,
 )
-from redqueen.jail.job import MAX_INPUTS, Job, Limits, Outcome, Status
-from redqueen.jail.judging import JUDGED, judge
+from redqueen.jail.job import BENCHMARKS, GAME, MAX_INPUTS, Job, Limits, Outcome, Profile, Status
+from redqueen.jail.judging import JUDGED, PROGRAMS, judge
 from redqueen.jail.literals import MAX_TEXT_BYTES, parse_arguments, parse_literal, to_literal
 from redqueen.jail.pool import Sandbox
 from redqueen.jail.probes import PROCESS, IsolationError, Probe, probe
-from redqueen.jail.profile import BENCHMARKS, GAME, Profile
-from redqueen.jail.programs import PROGRAMS
 from redqueen.jail.worker import encode_arguments
 
 __all__ = [

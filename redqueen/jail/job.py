@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal
+
+from redqueen.jail.child.values import encode
 
 Status = Literal[
     "ok",
@@ -88,3 +90,91 @@ class Outcome:
     """One line for people, e.g. `ZeroDivisionError at line 2`; empty when there is nothing to say."""
     cpu_ms: float = 0.0
     """CPU time of the reference (A) child, its start-up included; 0 when none was started."""
+
+
+# What a kind of program may do in the sandbox. It is data: the child has no rules of its own.
+
+# Pure and deterministic modules; `collections.abc` and other loaded submodules come with their parent. Nobody can work
+# out the values of `random`, and `queue` brings `threading` and a clock.
+_GAME_MODULES = (
+    "math itertools functools collections re string heapq bisect operator statistics fractions decimal "
+    "copy typing dataclasses enum textwrap json abc cmath numbers __future__"
+)
+# Builtins that reach outside or make code.
+_OUTSIDE = "open eval exec compile input __import__ globals breakpoint"
+
+
+# What solutions of HumanEval+, MBPP+ and LiveCodeBench import beyond that. Here a result need not be the same in every
+# interpreter, so `random` is admitted, with a fixed seed.
+SOLUTIONS_NEED = {
+    "sys": "standard input and output, `setrecursionlimit`, `maxsize`",
+    "io": "standard input and output read and written at once; LiveCodeBench's own preamble",
+    "builtins": "LiveCodeBench's own preamble, which brings back what `from math import *` has hidden",
+    "random": "a canonical solution of HumanEval+; LiveCodeBench's own preamble",
+    "contextlib": "what calls a solution needs it",
+    "hashlib": "HumanEval/162 asks for an MD5 sum",
+    "datetime": "dates without a clock; LiveCodeBench's own preamble",
+    "_strptime": "`datetime.strptime` imports it when it is first called, when no file can be opened any more",
+    "calendar": "days of a month",
+    "ast": "`literal_eval`, and expressions as in HumanEval/160",
+    "array": "contest programs keep numbers in it",
+    "queue": "breadth-first search; a queue that would wait ends the child",
+    "standard_streams": "the standard input and output of a script; loaded before the first fork",
+}
+
+PLAIN_MODULES = (
+    *("base64", "binascii", "csv", "difflib", "fileinput", "graphlib", "html", "inspect", "pprint", "struct", "types"),
+    *("unicodedata", "urllib", "urllib.parse", "uuid", "weakref", "zlib"),
+)
+"""What else of the standard library needs no file, clock or thread. It gives a program no right that it has not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """The rules for one kind of program. A zygote gets them once, at its start; every program it runs obeys them."""
+
+    entry: str
+    """The name of the function that a program must define at its top level."""
+
+    modules: tuple[str, ...]
+    """What a program may import, with submodules that are loaded. The zygote loads them before it gives up files."""
+
+    withheld: tuple[str, ...]
+    """Builtins that a program does not get. Its own definitions may have these names."""
+
+    stdin: str
+    """What a program finds on standard input."""
+
+    limits: Limits
+    """What one job may use."""
+
+    paths: tuple[str, ...] = ()
+    """Folders where modules that are not of the standard library are looked for, when the zygote loads them."""
+
+    def with_limits(self, limits: Limits) -> Profile:
+        """The same rules with other limits."""
+        return replace(self, limits=limits)
+
+    def encoded(self) -> bytes:
+        """The rules as the zygote reads them; the limits come with each request, since they differ between passes."""
+        return encode((self.entry, self.modules, self.withheld, self.stdin, self.paths))
+
+
+GAME = Profile(
+    entry="f",
+    modules=tuple(_GAME_MODULES.split()),
+    withheld=tuple(_OUTSIDE.split()),
+    stdin="",
+    limits=Limits(),
+)
+"""The rules for the programs of the game."""
+
+BENCHMARKS = Profile(
+    entry="run",
+    modules=(*GAME.modules, *SOLUTIONS_NEED, *PLAIN_MODULES),
+    # `eval`, `exec` and `compile` stay: canonical solutions need them, and so does what calls a solution.
+    withheld=("open", "breakpoint"),
+    stdin="",
+    limits=Limits(cpu_s=10.0, wall_s=60.0, memory_mb=2_048, output_bytes=1 << 17, input_bytes=1 << 20),
+)
+"""The rules for solutions of benchmarks: a wider list in the same jail."""

@@ -11,10 +11,9 @@ from contextlib import AbstractContextManager, contextmanager
 from queue import SimpleQueue
 
 from redqueen.jail.host import cores
-from redqueen.jail.interpreters import Interpreters
-from redqueen.jail.job import Job, Outcome
+from redqueen.jail.job import GAME, Job, Outcome, Profile
 from redqueen.jail.probes import PROCESS, IsolationError, probe
-from redqueen.jail.profile import GAME, Profile
+from redqueen.jail.process import Interpreters
 from redqueen.jail.worker import Worker, run_job
 
 MAX_WAITING = 1024

@@ -7,10 +7,9 @@ import time
 from dataclasses import dataclass
 
 from redqueen.jail.host import hear_of_children
-from redqueen.jail.interpreters import Interpreters
-from redqueen.jail.job import Job, Limits
+from redqueen.jail.job import GAME, Job, Limits
 from redqueen.jail.literals import parse_literal
-from redqueen.jail.profile import GAME
+from redqueen.jail.process import Interpreters
 from redqueen.jail.worker import Worker
 
 FULL = "full"

@@ -8,10 +8,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from redqueen.jail.child.values import CodecError, OversizeError, canonical, decode, encode, marshalled, pack
-from redqueen.jail.interpreters import VARIANTS, Interpreters
 from redqueen.jail.job import MAX_PROGRAM_BYTES, Job, Limits, Outcome, Status
 from redqueen.jail.literals import parse_arguments, to_literal
-from redqueen.jail.process import Zygote
+from redqueen.jail.process import VARIANTS, Interpreters, Zygote
 from redqueen.jail.running import Child, ChildRequest, NoChildError, ZygoteError
 from redqueen.jail.transcript import ChildRun, Transcript, judge_reply
 

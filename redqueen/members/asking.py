@@ -13,7 +13,7 @@ from redqueen.analysis.replay import Replay, load_step, open_replay
 from redqueen.base import streams
 from redqueen.base.futures import finished
 from redqueen.config import Config
-from redqueen.engine.adapters.initialisation import fresh, generator
+from redqueen.engine.adapters.factors import fresh, generator
 from redqueen.errors import UserError
 from redqueen.jail import CodecError, LiteralError, OversizeError
 from redqueen.members.question import BASE, SEED, task_of_run

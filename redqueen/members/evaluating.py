@@ -14,9 +14,8 @@ from redqueen.errors import ModelError, UserError
 from redqueen.evals.benchmarks import reserved
 from redqueen.evals.benchmarks.benchmark import ProblemSet, Template, form_of
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
-from redqueen.evals.evaluation import Report, evaluate
-from redqueen.evals.graders.opened import OpenGraders
-from redqueen.evals.runner import Plan
+from redqueen.evals.graders.grader import OpenGraders
+from redqueen.evals.runner import Plan, Report, evaluate
 from redqueen.evals.samples import SampleStore
 from redqueen.evals.scores import Results
 from redqueen.evals.targets import Step, check_reserved, read_targets, warnings_about

@@ -18,15 +18,13 @@ import transformers
 
 from redqueen.base.machine import cache_root
 from redqueen.config import BUNDLED, Config, ModelConfig, SamplingConfig
-from redqueen.engine.adapters.made_for import other_base
+from redqueen.engine.adapters.start import other_base
 from redqueen.engine.memory import fit as memory
-from redqueen.engine.memory.machine import longest_text, this_machine
-from redqueen.engine.model.bundled import cached, installed
+from redqueen.engine.memory.machine import check_engine, longest_text, this_machine
 from redqueen.engine.model.decoder import FAMILIES
 from redqueen.engine.model.dimensions import token_counter
 from redqueen.engine.model.families import check_quantized
-from redqueen.engine.model.source import read_config
-from redqueen.engine.vllm_limits import check_engine
+from redqueen.engine.model.source import cached, installed, read_config
 from redqueen.evals.benchmarks.registry import check_benchmarks
 from redqueen.evals.held_out import check_held_out
 from redqueen.method.prompt_lengths import prompt_lengths

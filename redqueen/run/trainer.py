@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from redqueen.config import Config
-from redqueen.engine.adapters.initialisation import generator, perturb
+from redqueen.engine.adapters.factors import generator, perturb
 from redqueen.engine.adapters.start import starting_adapter
 from redqueen.engine.model.base import BaseFacts
 from redqueen.engine.policy import MemberPolicy

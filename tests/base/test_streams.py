@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen.base import streams
-from redqueen.base.uniforms import uniforms
+from redqueen.engine.sampling.tokens import uniforms
 
 Part = st.one_of(
     st.integers(-(10**12), 10**12), st.text(alphabet=st.characters(codec="ascii", categories=("L", "N", "P")))

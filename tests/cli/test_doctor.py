@@ -16,7 +16,7 @@ import torch
 
 from redqueen import __version__
 from redqueen.cli import doctor
-from redqueen.engine.model.bundled import CONVERSION, GGUF, MANIFEST, PACKAGE
+from redqueen.engine.model.source import CONVERSION, GGUF, MANIFEST, PACKAGE
 from redqueen.jail import Probe, probe
 from redqueen.jail.host import cores
 from redqueen.run.recording.environment import LIBRARIES, versions

@@ -8,10 +8,10 @@ import pytest
 
 from benchmarks.gpu import stand_ins
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
+from redqueen.engine.executor import InlineExecutor
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.base import Base
 from redqueen.engine.policy import Policy
-from redqueen.engine.workers.inline import InlineExecutor
 from tests.reference import noisy
 
 

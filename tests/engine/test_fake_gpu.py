@@ -23,12 +23,12 @@ from torch.utils._pytree import tree_leaves
 
 from benchmarks.gpu.shapes import SEVEN_B, random_decoder, random_members
 from benchmarks.gpu.workload import Draw, student_batch
-from redqueen.engine.kernels import dispatch, gpu_kernels
+from redqueen.engine.kernels import dispatch, torch_kernels
 from redqueen.engine.learning.packing import build_micro_batch
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.attention import SharedPrefixAttention
 from redqueen.engine.model.decoder import Decoder
-from redqueen.engine.model.logprobs import TokenLogprobs
+from redqueen.engine.model.forward import TokenLogprobs
 from redqueen.engine.sampling import recorded
 from redqueen.engine.sampling.device_batch import DeviceBatch, PlacedPrompt
 from redqueen.records import SamplingParams
@@ -95,8 +95,8 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
     if not CUDA_BUILD:
         register()
     monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
-    monkeypatch.setattr(gpu_kernels, "can_compile", lambda: False)
-    monkeypatch.setattr(dispatch, "_GPU", gpu_kernels.GpuKernels())
+    monkeypatch.setattr(torch_kernels, "can_compile", lambda: False)
+    monkeypatch.setattr(dispatch, "_GPU", torch_kernels.GpuKernels())
     monkeypatch.setattr(recorded, "recorder_of", lambda _: None)
     monkeypatch.setattr(Tensor, "pin_memory", lambda self: self)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _=None: (9, 0))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from redqueen.cli.eval import curve_figure, curve_table
-from redqueen.evals.curve import curves
-from redqueen.evals.scores import ScoreEntry
+from redqueen.evals.scores import ScoreEntry, curves
 from tests.evals.made_up import results
 
 ENTRIES = [

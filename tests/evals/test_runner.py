@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from redqueen.config import Config, ModelConfig
-from redqueen.engine.adapters.initialisation import fresh, generator, perturb
+from redqueen.engine.adapters.factors import fresh, generator, perturb
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.base import Base, load
 from redqueen.engine.policy import Policy, open_policy
@@ -17,10 +17,9 @@ from redqueen.errors import AdapterError, UserError
 from redqueen.evals.benchmarks.benchmark import ProblemSet
 from redqueen.evals.benchmarks.registry import load_benchmarks
 from redqueen.evals.benchmarks.reserved import answer_tokens
-from redqueen.evals.evaluation import evaluate
-from redqueen.evals.graders.opened import OpenGraders
-from redqueen.evals.reserved_tasks import most_tasks
-from redqueen.evals.runner import Plan, Player, Runner
+from redqueen.evals.graders.grader import OpenGraders
+from redqueen.evals.held_out import most_tasks
+from redqueen.evals.runner import Plan, Player, Runner, evaluate
 from redqueen.evals.samples import SampleRow, SampleStore
 from redqueen.evals.targets import Entrant
 from redqueen.method.verifier import LocalVerifier

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redqueen.jail import BENCHMARKS, GAME, Job, Limits, Outcome, Sandbox
-from redqueen.jail.profile import PLAIN_MODULES, SOLUTIONS_NEED
+from redqueen.jail.job import PLAIN_MODULES, SOLUTIONS_NEED
 from tests.jail.conftest import AMPLE, BRIEF
 from tests.jail.processes import of_group, zygotes
 from tests.jail.reach import REACH

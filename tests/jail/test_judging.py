@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from redqueen.jail import PROGRAMS, Call, Limits, Outcome, Sandbox, Script, judge
-from redqueen.jail.judging import shared_sandbox
-from redqueen.jail.programs import printed, script_job
+from redqueen.jail.judging import printed, script_job, shared_sandbox
 from tests.jail.conftest import AMPLE
 from tests.jail.reach import REACH
 from tests.jail.test_escapes import AIMED, OTHERWISE

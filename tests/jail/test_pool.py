@@ -17,7 +17,7 @@ import pytest
 
 from redqueen.jail import GAME, Job, Limits, Outcome, Sandbox, pool
 from redqueen.jail.child.values import marshalled, pack
-from redqueen.jail.interpreters import Interpreters
+from redqueen.jail.process import Interpreters
 from redqueen.jail.worker import Worker
 from tests.jail.processes import alive, of_group, zygotes
 from tests.jail.reach import reach

@@ -20,8 +20,7 @@ from redqueen.jail import (
     Sandbox,
     running,
 )
-from redqueen.jail.interpreters import Interpreters
-from redqueen.jail.process import Zygote
+from redqueen.jail.process import Interpreters, Zygote
 from redqueen.jail.running import Child, Reply, ZygoteError
 from redqueen.jail.worker import Worker
 from tests.jail.processes import alive, kill_zygotes

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from redqueen.engine.model.bundled import REQUIREMENT
+from redqueen.engine.model.source import REQUIREMENT
 
 ROOT = Path(__file__).parents[2]
 # A line that ends with \ goes on.

@@ -11,11 +11,10 @@ import pytest
 from redqueen import plugins
 from redqueen.config import Config, ConfigError
 from redqueen.errors import UserError
-from redqueen.evals.held_out import check_held_out
+from redqueen.evals.held_out import check_held_out, most_tasks
 from redqueen.evals.in_training import load_held_out
-from redqueen.evals.reserved_tasks import most_tasks
 from redqueen.extras.expr.language import EXPR
-from redqueen.extras.studies.sweep.runs import SweepRun, check_probe
+from redqueen.extras.studies.sweep import SweepRun, check_probe
 from redqueen.method.judging import judge_proposals
 from redqueen.method.self_play import seed_tasks
 from redqueen.method.verifier import LocalVerifier

@@ -14,8 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from redqueen.engine.adapters.factors import Adapter, Factors
-from redqueen.engine.adapters.initialisation import fresh_columns
+from redqueen.engine.adapters.factors import Adapter, Factors, fresh_columns
 from redqueen.errors import AdapterError
 
 WEIGHTS = "adapter_model.safetensors"

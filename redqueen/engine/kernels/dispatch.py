@@ -12,9 +12,8 @@ import os
 import torch
 from torch import Tensor
 
-from redqueen.engine.kernels.gpu_kernels import GpuKernels
 from redqueen.engine.kernels.interface import Kernels
-from redqueen.engine.kernels.torch_kernels import TorchKernels
+from redqueen.engine.kernels.torch_kernels import GpuKernels, TorchKernels
 from redqueen.errors import ModelError
 
 VARIABLE = "REDQUEEN_KERNELS"

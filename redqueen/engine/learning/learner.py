@@ -14,8 +14,7 @@ from torch import Tensor
 from redqueen.config import LearningConfig
 from redqueen.engine.adapters.factors import Factors
 from redqueen.engine.executor import Executor
-from redqueen.engine.learning.gradients import ForwardOptions, TokenStats
-from redqueen.engine.learning.importance_ratio import refuse_mismatch
+from redqueen.engine.learning.gradients import ForwardOptions, TokenStats, refuse_mismatch
 from redqueen.engine.learning.packing import PromptGroup, WeightedSample, group_by_prompt
 from redqueen.engine.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.engine.meter import Meter

@@ -14,16 +14,15 @@ from torch import Tensor
 from redqueen.config import AUTO_TARGETS
 from redqueen.engine.adapters.factors import Adapter, Factors
 from redqueen.engine.kernels.transfer import to_device
-from redqueen.engine.lora.decoding_products import DecodingProducts, decoding_products
-from redqueen.engine.lora.sites import AdaptedSite
-from redqueen.engine.lora.stacked_factors import (
+from redqueen.engine.lora.products import DecodingProducts, SlicedMatmul, contiguous_runs, decoding_products, group_rows
+from redqueen.engine.lora.sites import (
+    AdaptedSite,
     Allocate,
     Projection,
     RowAdapters,
     SiteGradients,
     StackedFactors,
 )
-from redqueen.engine.lora.training_products import SlicedMatmul, contiguous_runs, group_rows
 from redqueen.errors import AdapterError
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
-from redqueen.engine.lora.stacked_factors import BackwardContext, Projection, RowAdapters, StackedFactors
+from redqueen.engine.lora.sites import BackwardContext, Projection, RowAdapters, StackedFactors
 
 
 @dataclass(frozen=True, slots=True)

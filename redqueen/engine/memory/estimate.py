@@ -18,12 +18,11 @@ from redqueen.engine.kernels.dispatch import kernels_of
 from redqueen.engine.kernels.interface import Kernels
 from redqueen.engine.kernels.onednn import packs
 from redqueen.engine.memory import hosted
-from redqueen.engine.memory.machine import Demand
+from redqueen.engine.memory.machine import Demand, largest_rank
 from redqueen.engine.model.base import streams_to
 from redqueen.engine.model.dimensions import Shape
-from redqueen.engine.sampling.pages import PAGE, batch_pages
+from redqueen.engine.sampling.kv_cache import PAGE, batch_pages
 from redqueen.engine.sampling.tokens import VOCABULARY_BLOCK
-from redqueen.engine.vllm_limits import largest_rank
 
 _MB = 10**6
 # Resident memory after the imports, with transformers and without it (torch 2.13, Linux).

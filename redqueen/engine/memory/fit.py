@@ -26,7 +26,7 @@ from redqueen.engine.memory.estimate import (
 )
 from redqueen.engine.memory.machine import Demand, Machine
 from redqueen.engine.model.base import check_workers
-from redqueen.engine.sampling.pages import PAGE, pages_of
+from redqueen.engine.sampling.kv_cache import PAGE, pages_of
 from redqueen.errors import ModelError
 from redqueen.records import PromptLengths
 

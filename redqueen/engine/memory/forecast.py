@@ -14,7 +14,7 @@ import numpy as np
 
 from redqueen.base import streams
 from redqueen.engine.memory.machine import Demand
-from redqueen.engine.sampling.pages import Pages, batch_pages
+from redqueen.engine.sampling.kv_cache import Pages, batch_pages
 
 # What kernels reach of a card's limits: decoding of its bandwidth, prompts and training of its FLOPs. The model of
 # docs/GPU.md has the first from counted launches; trainers of adapters with fused kernels are said to reach the second.

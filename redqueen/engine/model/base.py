@@ -1,9 +1,14 @@
-"""The shared, frozen base: loading it, its tokenizer and its fingerprint."""
+"""Finds scripts that start a run when they are imported.
+
+A worker process imports the script that started it (that is how Python's "spawn" works). A script without
+`if __name__ == "__main__":` starts another run in each worker, which loads a model and starts workers of its own.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -20,18 +25,29 @@ from transformers import AutoModelForCausalLM
 
 from redqueen.base.optional import is_installed
 from redqueen.config import BUNDLED, ModelConfig
-from redqueen.engine.model import quantized
-from redqueen.engine.model.bundled import obtain
+from redqueen.engine.model import families
 from redqueen.engine.model.decoder import decoder_of, unsuited
-from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.forward import Forward
 from redqueen.engine.model.hosted import HostedDecoder
-from redqueen.engine.model.source import cannot_load, read_config, read_tokenizer, source
+from redqueen.engine.model.source import cannot_load, obtain, read_config, read_tokenizer, source
 from redqueen.engine.model.tokens import end_of_turn
 from redqueen.engine.shared_memory import SharedBlock, padded
-from redqueen.engine.workers.main_guard import check_main_guard
 from redqueen.errors import ModelError, UserError
 from redqueen.jail.host import cores
+
+NO_GUARD = 77
+"""The exit code of a worker whose script has no guard."""
+
+
+def check_main_guard() -> None:
+    """Ends this process if it is a worker that is still importing the script. The parent then says what is wrong."""
+    # multiprocessing sets the mark while a new process imports its parent's script, and refuses to start processes as
+    # long as it is there. To raise an error here would print a traceback from each worker, and the script may catch it.
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        os._exit(NO_GUARD)
+
+
+# The shared, frozen base: loading it, its tokenizer and its fingerprint.
 
 # The weights of a base as its files hold them, read without a GPU.
 
@@ -185,7 +201,7 @@ def load(config: ModelConfig) -> Base:
     device = device_of(config)
     if device.type == "cpu":
         torch.set_num_threads(config.threads or cores())
-    check_quantized(config, read_config(config.name).to_dict())
+    families.check_quantized(config, read_config(config.name).to_dict())
     tokenizer = read_tokenizer(config)
     origin = source(config.name)
     dtype = dtype_of(config, device)
@@ -197,7 +213,7 @@ def load(config: ModelConfig) -> Base:
             dtype=dtype,
             local_files_only=origin.local,
             output_loading_info=True,
-            **(placement | quantized.options(config, dtype, device)),
+            **(placement | families.options(config, dtype, device)),
         )
     except UserError:
         raise
@@ -211,12 +227,12 @@ def load(config: ModelConfig) -> Base:
         )
     module: Any = model.requires_grad_(False)
     module = module.eval()
-    if quantized.is_quantized(module):
-        quantized.prepare(module)
+    if families.is_quantized(module):
+        families.prepare(module)
     else:
         module = module.to(device)
     # Our own pass is the faster one. What it does not compute is left to transformers' own modules.
-    if quantized.is_quantized(module) or unsuited(module):
+    if families.is_quantized(module) or unsuited(module):
         check_workers(config)
         return Base(config.name, module, tokenizer, device, HostedDecoder(module))
     if workers_of(config) == 1:
@@ -272,7 +288,7 @@ def location(name: str) -> str:
 def fingerprint_of(base: Base) -> str:
     """Returns `fingerprint` of a base that has just been loaded."""
     # What lies on a GPU was read from files a moment ago. To read these again is cheaper than to copy it back.
-    if base.device.type == "cuda" and not quantized.is_quantized(base.model):
+    if base.device.type == "cuda" and not families.is_quantized(base.model):
         digest = digest_of_files(source(base.name).where, base.model.named_parameters())
         if digest is not None:
             return digest
@@ -281,6 +297,6 @@ def fingerprint_of(base: Base) -> str:
 
 def fingerprint(model: nn.Module) -> str:
     """Returns the SHA-256 of the base's parameters. Equal values prove that a run did not change them."""
-    if quantized.is_quantized(model):
-        return digest_of(quantized.frozen_tensors(model))
+    if families.is_quantized(model):
+        return digest_of(families.frozen_tensors(model))
     return digest_of(sorted(model.named_parameters()))

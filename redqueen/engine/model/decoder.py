@@ -22,11 +22,9 @@ from redqueen import plugins
 from redqueen.engine.kernels.dispatch import kernels_of
 from redqueen.engine.kernels.interface import Kernels, Rotation
 from redqueen.engine.kernels.onednn import packed
-from redqueen.engine.lora.sites import Site
-from redqueen.engine.lora.stacked_factors import Projection, RowAdapters
+from redqueen.engine.lora.sites import Projection, RowAdapters, Site
 from redqueen.engine.model.attention import SharedPrefix, SharedPrefixAttention
-from redqueen.engine.model.forward import MemberRows
-from redqueen.engine.model.logprobs import TokenLogprobs
+from redqueen.engine.model.forward import MemberRows, TokenLogprobs
 from redqueen.errors import ModelError
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")

@@ -23,8 +23,7 @@ from redqueen.engine.model.decoder import Decoder
 from redqueen.engine.model.forward import Forward
 from redqueen.engine.model.hosted import HostedDecoder
 from redqueen.engine.sampling.hosted_decoding import HostedDecoding
-from redqueen.engine.sampling.kv_cache import KVCache, Prefill, PrefillEntry
-from redqueen.engine.sampling.pages import Pages, batch_pages, has_flash, pages_suit
+from redqueen.engine.sampling.kv_cache import KVCache, Pages, Prefill, PrefillEntry, batch_pages, has_flash, pages_suit
 
 # Attention of one new token of each row over the row's tokens in the KV cache, itself included.
 #

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from redqueen.base.uniforms import uniforms
 from redqueen.engine.kernels import dispatch
 from redqueen.engine.kernels.transfer import HostCopy, to_device
 from redqueen.engine.lora.adapter_bank import AdapterBank
@@ -21,7 +20,7 @@ from redqueen.engine.sampling import recorded
 from redqueen.engine.sampling.decode_step import open_decoding
 from redqueen.engine.sampling.kv_cache import PrefillEntry
 from redqueen.engine.sampling.recorded import Repeater, Work, bucket_of
-from redqueen.engine.sampling.tokens import SamplingTensors, sample_tokens
+from redqueen.engine.sampling.tokens import SamplingTensors, sample_tokens, uniforms
 from redqueen.records import SamplingParams
 
 

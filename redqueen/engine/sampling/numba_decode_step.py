@@ -16,9 +16,8 @@ from redqueen.engine.kernels.cpu import decoding
 from redqueen.engine.kernels.cpu.floats import Array, as_array
 from redqueen.engine.kernels.dispatch import kernels_of
 from redqueen.engine.lora.adapter_bank import AdapterBank
-from redqueen.engine.lora.sites import Site
-from redqueen.engine.lora.stacked_factors import StackedFactors
-from redqueen.engine.lora.training_products import group_rows
+from redqueen.engine.lora.products import group_rows
+from redqueen.engine.lora.sites import Site, StackedFactors
 from redqueen.engine.model.decoder import Decoder, Layer
 from redqueen.engine.sampling.kv_cache import KVCache
 

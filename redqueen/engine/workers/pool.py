@@ -21,13 +21,11 @@ from redqueen.engine.learning.gradients import ForwardOptions, TokenStats
 from redqueen.engine.learning.packing import PromptGroup, fill_micro_batches
 from redqueen.engine.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.engine.lora.sites import AdaptedSite
-from redqueen.engine.model.base import Base
+from redqueen.engine.model.base import NO_GUARD, Base
 from redqueen.engine.model.decoder import Decoder
 from redqueen.engine.sampling.completion import Row
 from redqueen.engine.sampling.continuous_batch import BatchLimits, OnRow, RowGroup
 from redqueen.engine.shared_memory import SharedBlock, padded
-from redqueen.engine.workers.main_guard import NO_GUARD
-from redqueen.engine.workers.shared_decoder import pickle_decoder
 from redqueen.engine.workers.worker import (
     Done,
     GradientJob,
@@ -35,6 +33,7 @@ from redqueen.engine.workers.worker import (
     SampleJob,
     SampleResult,
     WorkerSetup,
+    pickle_decoder,
     serve,
 )
 from redqueen.errors import WorkerError

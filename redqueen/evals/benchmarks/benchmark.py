@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from redqueen.evals.graders.grader import Problem
-from redqueen.evals.graders.opened import OpenGrader
+from redqueen.evals.graders.grader import OpenGrader, Problem
 from redqueen.records import Prompt
 
 Row = Mapping[str, Any]

@@ -10,8 +10,8 @@ from redqueen import __version__
 from redqueen.config import GameConfig, SamplingConfig
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, ProblemSet, Row, Source, form_of
 from redqueen.evals.graders.grader import Problem
-from redqueen.evals.graders.opened import game as game_grader
-from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks, worked_examples
+from redqueen.evals.graders.grader import game as game_grader
+from redqueen.evals.held_out import most_tasks, reserved_tasks, worked_examples
 from redqueen.method.prompts import prompts
 from redqueen.records import Kind, Prompt, Task, Verifier
 from redqueen.tasks.kinds import Half, names_of_languages

@@ -1,13 +1,223 @@
-"""HumanEval+ and MBPP+: the answer is a whole program."""
+"""Judges solutions of HumanEval+ and "mbpp+"+ by evalplus' rules, in the project's own jail.
+
+A problem's `data` is the row of the benchmark's release file: task_id, prompt, canonical_solution, entry_point,
+base_input, plus_input, atol. The answer is a whole program. It is right if it gives what the canonical solution gives
+on all base and plus inputs (`evalplus.py` says what counts as the same).
+
+What differs from evalplus, on purpose:
+
+- The expected outputs come from the jail too, and no solution sees them.
+- Limits are CPU time and not time. evalplus gives a second to each input and a minute to all. Here up to `CALLS` inputs
+  share `MOST_S` seconds and four times the reference's time.
+- An output of more than 32 KiB is compared by a digest, and so without a tolerance.
+- A value that is not plain (a `Fraction`, a view of a dict) equals nothing.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import platform
+import sqlite3
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
+from redqueen.evals.graders import jailed
 from redqueen.evals.graders.extraction import code_answer
-from redqueen.evals.graders.grader import Problem
-from redqueen.extras.benchmarks.graders.code import reference
-from redqueen.extras.benchmarks.graders.opened import evalplus
-from redqueen.records import Prompt
+from redqueen.evals.graders.grader import Grader, OpenGraders, Problem
+from redqueen.evals.graders.jail import JailedGrader, failed, function_job
+from redqueen.extras.benchmarks.evalplus_rules import Comparison, asked, mbpp_arguments
+from redqueen.jail import BENCHMARKS, Limits, Sandbox, encode_arguments, parse_literal
+from redqueen.jail.child.values import CodecError, decode
+from redqueen.records import Prompt, Verdict
+
+# What reference solutions give, kept in a file, so that they run once and not before each evaluation.
+
+_FIELDS = ("task_id", "prompt", "canonical_solution", "entry_point", "base_input", "plus_input")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What the reference gives, by the list of inputs ("base" and "plus")."""
+
+    outputs: Mapping[str, list[Any]]
+    """One for each input, as the jail carries it."""
+    cpu_s: Mapping[str, list[float]]
+    """CPU seconds of each process that computed some of them."""
+
+
+def key_of(row: Mapping[str, Any]) -> str:
+    """Returns the checksum of everything that the expected outputs depend on."""
+    dependencies = [row[field] for field in _FIELDS]
+    dependencies += [Path(jailed.__file__).read_text(encoding="utf-8"), platform.python_version()]
+    return hashlib.sha256(json.dumps(dependencies).encode()).hexdigest()
+
+
+class ExpectedFile:
+    """An SQLite file of expected outputs by their checksum. Without a path it keeps nothing."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._execute("CREATE TABLE IF NOT EXISTS expected (key TEXT PRIMARY KEY, said BLOB, sum TEXT)")
+
+    def read(self, key: str) -> Expected | None:
+        """Returns what is kept; None if there is nothing or the bytes are not those that were written."""
+        rows = self._execute("SELECT said, sum FROM expected WHERE key = ?", key)
+        if not rows or hashlib.sha256(rows[0][0]).hexdigest() != rows[0][1]:
+            return None
+        try:
+            outputs, cpu_s = decode(rows[0][0])
+        except CodecError:
+            return None
+        return Expected(outputs=outputs, cpu_s=cpu_s)
+
+    def write(self, key: str, expected: Expected) -> None:
+        encoded = encode_arguments((dict(expected.outputs), dict(expected.cpu_s)))
+        self._execute(
+            "INSERT OR REPLACE INTO expected VALUES (?, ?, ?)", key, encoded, hashlib.sha256(encoded).hexdigest()
+        )
+
+    def _execute(self, statement: str, *values: Any) -> list[Any]:
+        if self._path is None:
+            return []
+        with self._lock, closing(sqlite3.connect(self._path)) as connection, connection:
+            return connection.execute(statement, values).fetchall()
+
+
+CALLS = 128
+"""How many inputs share a process."""
+MOST_S = 10.0
+"""CPU seconds of a process on top of four times what the reference took."""
+LEAST_S = 2.0
+REFERENCE_S = 300.0
+LEAST_WALL_S = 120.0
+_WALL = 10
+"""The wall-clock limit as a multiple of the CPU limit. A solution cannot wait, so only a busy machine gets near it."""
+LISTS = ("base", "plus")
+
+
+class ReferenceError(Exception):
+    """The canonical solution gave no output on some input."""
+
+
+class EvalPlusGrader(JailedGrader):
+    r"""Judges programs by the outputs of the canonical solution, which it computes once and keeps.
+
+    >>> with EvalPlusGrader() as grader:  # doctest: +SKIP
+    ...     grader.submit(problem, "def add(x, y):\n    return x + y").result()
+    Verdict(status='correct', output='', detail='', cpu_ms=0.0)
+    """
+
+    def __init__(self, sandbox: Sandbox | None = None, cache: Path | None = None) -> None:
+        """Keeps the expected outputs in the file `cache` too, if one is named."""
+        super().__init__(sandbox)
+        self._expected: dict[str, Expected] = {}
+        self._file = ExpectedFile(cache)
+        self._guard = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+
+    def grade(self, problem: Problem, answer: str) -> Verdict:
+        """Returns `correct`, or what was wrong with the first input that gave anything else."""
+        try:
+            expected = self.expected(problem)
+        except ReferenceError as error:
+            return Verdict("infra_error", detail=str(error))
+        row = problem.data
+        what = asked(problem.benchmark, row["entry_point"])[1]
+        for part in LISTS:
+            inputs = list(row[f"{part}_input"])
+            comparison = Comparison(problem.benchmark, row)
+            for number, start in enumerate(range(0, len(inputs), CALLS)):
+                chunk = inputs[start : start + CALLS]
+                limits = limits_of(len(chunk), expected.cpu_s[part][number])
+                calls = encoded_calls(problem.benchmark, row["task_id"], chunk)
+                outcome = self.run(function_job(answer, row["entry_point"], what, calls, limits))
+                for index, text in enumerate(outcome.outputs):
+                    output = parse_literal(text, limits.output_bytes)
+                    if not comparison.equal(chunk[index], output, expected.outputs[part][start + index]):
+                        return Verdict("wrong", detail=f"{part} input {start + index}")
+                if outcome.status != "ok":
+                    return failed(outcome, part)
+        return Verdict("correct")
+
+    def expected(self, problem: Problem) -> Expected:
+        """Returns what the canonical solution gives. Raises ReferenceError if it fails."""
+        with self._guard:
+            lock = self._locks.setdefault(problem.id, threading.Lock())
+        with lock:
+            if problem.id not in self._expected:
+                key = key_of(problem.data)
+                expected = self._file.read(key)
+                if expected is None:
+                    expected = self._compute(problem)
+                    self._file.write(key, expected)
+                self._expected[problem.id] = expected
+            return self._expected[problem.id]
+
+    def _compute(self, problem: Problem) -> Expected:
+        row = problem.data
+        what = asked(problem.benchmark, row["entry_point"])[0]
+        outputs: dict[str, list[Any]] = {}
+        cpu_s: dict[str, list[float]] = {}
+        limits = _limits(REFERENCE_S)
+        for part in LISTS:
+            outputs[part] = []
+            cpu_s[part] = []
+            inputs = list(row[f"{part}_input"])
+            for start in range(0, len(inputs), CALLS):
+                calls = encoded_calls(problem.benchmark, row["task_id"], inputs[start : start + CALLS])
+                outcome = self.run(function_job(reference(row), row["entry_point"], what, calls, limits))
+                if outcome.status != "ok":
+                    raise ReferenceError(f"the reference of {problem.id}: {outcome.status}: {outcome.detail}")
+                outputs[part] += [parse_literal(text, limits.output_bytes) for text in outcome.outputs]
+                cpu_s[part].append(outcome.cpu_ms / 1000)
+        return Expected(outputs=outputs, cpu_s=cpu_s)
+
+
+def reference(row: Mapping[str, Any]) -> str:
+    """Returns the canonical solution as a whole program."""
+    return row["prompt"] + row["canonical_solution"]
+
+
+def encoded_calls(benchmark: str, task_id: str, inputs: Sequence[Sequence[Any]]) -> list[bytes]:
+    """Returns the arguments of each call as a job takes them."""
+    if benchmark == "mbpp+":
+        return [encode_arguments(mbpp_arguments(task_id, arguments)) for arguments in inputs]
+    return [encode_arguments(arguments) for arguments in inputs]
+
+
+def limits_of(calls: int, reference_s: float) -> Limits:
+    """Returns what a solution may use for so many calls."""
+    # The base inputs are few, so that a solution that never ends is soon found out.
+    return _limits(min(MOST_S, max(LEAST_S, calls)) + 4 * reference_s)
+
+
+def _limits(cpu_s: float) -> Limits:
+    most = BENCHMARKS.limits
+    return Limits(
+        cpu_s=cpu_s,
+        wall_s=max(LEAST_WALL_S, _WALL * cpu_s),
+        memory_mb=most.memory_mb,
+        output_bytes=most.output_bytes,
+        input_bytes=most.input_bytes,
+    )
+
+
+# HumanEval+ and MBPP+: the answer is a whole program.
+
+
+def evalplus(shared: OpenGraders) -> Grader:
+    """Opens the judge of whole programs by evalplus' rules."""
+    return EvalPlusGrader(shared.sandbox, shared.cache)
+
 
 FIELDS = ("prompt", "canonical_solution", "entry_point", "base_input", "plus_input", "atol")
 

@@ -31,7 +31,7 @@ from redqueen.extras.page.state import stamp_of, state
 from redqueen.extras.page.task import task_with_way
 from redqueen.extras.page.tasks import browse
 from redqueen.extras.page.views import evaluation, matrix
-from redqueen.jail.service.hosts import is_local
+from redqueen.jail.service.app import is_local
 from redqueen.run.recording.metrics.panel import Curves, Line, MetricChart, by_key, column, named, part
 from redqueen.store.files import damage_of, to_json
 from redqueen.store.lineage import Life, lives_in

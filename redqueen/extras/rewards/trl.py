@@ -12,8 +12,7 @@ from typing import Any, cast
 
 from redqueen.extras.rewards.judges import attempt_verdicts, pay_attempts, pay_programs, program_outcomes
 from redqueen.jail import JUDGED, Outcome
-from redqueen.jail.judging import shared_sandbox
-from redqueen.jail.programs import printed, script_job
+from redqueen.jail.judging import printed, script_job, shared_sandbox
 from redqueen.records import Verdict
 from redqueen.store.dataset.fixed import task_of
 

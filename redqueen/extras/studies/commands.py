@@ -23,10 +23,10 @@ def lineage(run: Run, as_json: AsJson = False, figure: Figure = None) -> None:
     """
     # The text needs no matplotlib, so the figure is a module of its own.
     if figure is not None:
-        from redqueen.extras.studies.lineage.figure_command import run_lineage_figure
+        from redqueen.extras.studies.lineage_figure import run_lineage_figure
 
         run_lineage_figure(run, figure)
-    from redqueen.extras.studies.lineage.command import run_lineage
+    from redqueen.extras.studies.lineage import run_lineage
 
     raise typer.Exit(run_lineage(run, as_json=as_json))
 
@@ -56,10 +56,10 @@ def retention(
     its parent, and after how many updates it reached the parent's level. The defaults are 3 seeds of 12 children with
     20 updates each: on a CPU begin with the first example, which is much smaller.
     """
-    from redqueen.extras.studies.retention.study import RetentionPlan
+    from redqueen.extras.studies.retention import RetentionPlan
 
     say_loading()
-    from redqueen.extras.studies.retention.command import run_retention
+    from redqueen.extras.studies.retention_command import run_retention
 
     plan = RetentionPlan(seeds, updates, tasks)
     allowed = Permissions(load_plugins, unsafe_no_isolation)
@@ -88,7 +88,7 @@ def ancestry(
     went in cycles or collapsed. Keep the checkpoints of a long run for it: run.keep_every=5.
     """
     say_loading()
-    from redqueen.extras.studies.ancestry.command import run_ancestry
+    from redqueen.extras.studies.ancestry_command import run_ancestry
 
     allowed = Permissions(load_plugins, unsafe_no_isolation)
     raise typer.Exit(run_ancestry(run, epochs, tasks, attempts, students, allowed, as_json=as_json, figure=figure))
@@ -123,12 +123,12 @@ def sweep(
     Each combination is trained with each seed; a table shows means with 95 % intervals.
     """
     check_repeats(args or [])
-    from redqueen.extras.studies.sweep.plan_command import print_plan
+    from redqueen.extras.studies.sweep_plan import print_plan
 
     print_plan(args or [], grid or [], seeds, out, jobs, probe)
     if dry_run:
         raise typer.Exit
-    from redqueen.extras.studies.sweep.command import run_sweep
+    from redqueen.extras.studies.sweep_command import run_sweep
 
     raise typer.Exit(run_sweep(args or [], grid or [], seeds, out, jobs, probe, as_json=as_json))
 
@@ -159,6 +159,6 @@ def transfer(
     """
     check_repeats(args)
     say_loading()
-    from redqueen.extras.studies.transfer.command import run_transfer
+    from redqueen.extras.studies.transfer import run_transfer
 
     raise typer.Exit(run_transfer(args, seeds, out, jobs, as_json=as_json))

@@ -17,9 +17,9 @@ from typing import Any, Literal
 from redqueen.base.machine import without_allocator_defaults
 from redqueen.base.optional import require
 from redqueen.config import SamplingConfig
+from redqueen.engine.memory.machine import largest_rank
 from redqueen.engine.model.base import Base
 from redqueen.engine.model.source import source
-from redqueen.engine.vllm_limits import largest_rank
 from redqueen.errors import WorkerError
 from redqueen.records import SamplingParams
 

@@ -1,8 +1,9 @@
-"""Answers requests: one job each, a bounded number of them, and nothing is run for a client that has gone."""
+"""Which hosts are this machine: what a server that listens here alone answers to."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import threading
 from concurrent.futures import Future
 
@@ -14,8 +15,30 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from redqueen.jail import Outcome, Sandbox
-from redqueen.jail.service.hosts import is_local
 from redqueen.jail.service.wire import RequestLimits, WireError, answer, encoded, read_request
+
+# A tunnel (`ssh -L 9000:127.0.0.1:8642`) changes the port, so every port is allowed.
+_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+
+
+def is_local(host: str) -> bool:
+    """Returns whether a Host header names this machine, with any port or none."""
+    name, colon, port = host.rpartition(":")
+    # "[::1]" without a port has colons too; what is behind the last one is then no number.
+    if not colon or not port.isascii() or not port.isdigit():
+        name = host
+    return name.lower() in _HOSTS
+
+
+def is_loopback(address: str) -> bool:
+    """Returns whether only this machine reaches what listens on an address."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address.lower() == "localhost"
+
+
+# Answers requests: one job each, a bounded number of them, and nothing is run for a client that has gone.
 
 # Refuses what comes from a page in somebody's browser: no page may run programs here.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from redqueen.jail.job import Job, Outcome
-from redqueen.jail.programs import PROGRAMS, printed, script_job
+from redqueen.jail.judging import PROGRAMS, printed, script_job
 
 RUN_TIMEOUT_S = 10.0
 """What a request gets that does not say: SandboxFusion's own default."""

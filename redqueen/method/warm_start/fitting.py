@@ -16,8 +16,7 @@ from itertools import chain
 
 from redqueen.base import streams
 from redqueen.config import Config
-from redqueen.engine.adapters.factors import Factors
-from redqueen.engine.adapters.initialisation import fresh, generator
+from redqueen.engine.adapters.factors import Factors, fresh, generator
 from redqueen.engine.adapters.start import starting_adapter
 from redqueen.engine.model.base import Base
 from redqueen.engine.policy import open_policy

@@ -7,8 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.engine.adapters.distance import relative_distance
-from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.engine.adapters.factors import Adapter, Factors, relative_distance
 
 SITES = {"q": (6, 4), "up": (5, 9)}
 

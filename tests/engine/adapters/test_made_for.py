@@ -10,9 +10,9 @@ import pytest
 from redqueen.assets import WARM
 from redqueen.config import BUNDLED
 from redqueen.config.recipes import configure
-from redqueen.engine.adapters.made_for import other_base
 from redqueen.engine.adapters.peft_files import CONFIG
-from redqueen.engine.model.bundled import CONVERSION
+from redqueen.engine.adapters.start import other_base
+from redqueen.engine.model.source import CONVERSION
 from redqueen.evals.targets import BASE, WARM_START, warnings_about
 from redqueen.members.base_names import ORIGINAL
 from redqueen.run.session import start_of_another_base

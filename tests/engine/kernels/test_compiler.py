@@ -12,7 +12,7 @@ import torch
 
 from redqueen.engine.kernels import compiler
 from redqueen.engine.kernels.compiler import can_compile, missing_for_kernels
-from redqueen.engine.lora.decoding_products import PaddedBmm, decoding_products
+from redqueen.engine.lora.products import PaddedBmm, decoding_products
 from redqueen.engine.sampling.decode_step import WrittenApart, cached_attention
 
 

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from redqueen.engine.kernels.dispatch import kernels_of
-from redqueen.engine.kernels.gpu_kernels import GpuKernels
-from redqueen.engine.kernels.torch_kernels import TorchKernels
+from redqueen.engine.kernels.torch_kernels import GpuKernels, TorchKernels
 from redqueen.engine.model.attention import SharedPrefix, SharedPrefixAttention
 
 pytestmark = [

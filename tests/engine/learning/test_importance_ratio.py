@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from redqueen.config import LearningConfig, SamplingConfig
-from redqueen.engine.learning.gradients import ForwardOptions, accumulate
-from redqueen.engine.learning.importance_ratio import RatioStats, importance_ratios
+from redqueen.engine.learning.gradients import ForwardOptions, RatioStats, accumulate, importance_ratios
 from redqueen.engine.learning.packing import WeightedSample, micro_batches
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.base import Base

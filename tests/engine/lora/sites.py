@@ -10,9 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from redqueen.engine.lora.adapter_bank import AdapterBank
-from redqueen.engine.lora.decoding_products import PaddedBmm, TiledProducts
-from redqueen.engine.lora.sites import Site
-from redqueen.engine.lora.stacked_factors import Projection, RowAdapters
+from redqueen.engine.lora.products import PaddedBmm, TiledProducts
+from redqueen.engine.lora.sites import Projection, RowAdapters, Site
 from tests.reference import noisy
 
 SLOTS, ALPHA = 4, 5.1

@@ -14,12 +14,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from redqueen.engine.adapters.distance import relative_distance
-from redqueen.engine.adapters.factors import Factors
-from redqueen.engine.adapters.initialisation import fresh, perturb
+from redqueen.engine.adapters.factors import Factors, fresh, perturb, relative_distance
 from redqueen.engine.lora.adapter_bank import AdapterBank
-from redqueen.engine.lora.sites import Site
-from redqueen.engine.lora.stacked_factors import Projection
+from redqueen.engine.lora.sites import Projection, Site
 from redqueen.engine.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.engine.model.base import Base, fingerprint
 from redqueen.engine.model.decoder import FAMILIES

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
+from redqueen.engine.lora.products import group_rows
 from redqueen.engine.lora.sites import Site
-from redqueen.engine.lora.training_products import group_rows
 from tests.engine.lora.sites import (
     EVEN,
     ODD,

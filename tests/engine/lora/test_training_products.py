@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from redqueen.engine.kernels.onednn import packed, packs
-from redqueen.engine.lora.training_products import SlicedMatmul, contiguous_runs, group_rows
+from redqueen.engine.lora.products import SlicedMatmul, contiguous_runs, group_rows
 from tests.engine.lora.sites import (
     CPU,
     EVEN,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from redqueen.config import Config
 from redqueen.engine.memory.estimate import gradients_item, sampling_items, training_items
 from redqueen.engine.memory.machine import Demand, Machine
-from redqueen.engine.sampling.pages import PAGE, batch_pages
+from redqueen.engine.sampling.kv_cache import PAGE, batch_pages
 from redqueen.records import PromptLengths
 from tests.caching_allocator import CachingAllocator, OutOfMemoryError
 

@@ -11,8 +11,7 @@ from redqueen.config import Config, ConfigError
 from redqueen.config.recipes import recipe
 from redqueen.engine.memory import fit as memory
 from redqueen.engine.memory.fit import fit, with_engine
-from redqueen.engine.memory.machine import gpu_machine, other_machine
-from redqueen.engine.vllm_limits import check_engine
+from redqueen.engine.memory.machine import check_engine, gpu_machine, other_machine
 from redqueen.records import PromptLengths
 
 GB = 10**9

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from redqueen.base.futures import finished
 from redqueen.config import Config, LearningConfig, ModelConfig, SamplingConfig
+from redqueen.engine.executor import InlineExecutor
 from redqueen.engine.kernels.dispatch import kernels_of
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.memory.estimate import Item, items, least, total
@@ -25,7 +26,6 @@ from redqueen.engine.model.dimensions import Shape, token_counter
 from redqueen.engine.sampling import decode_step
 from redqueen.engine.sampling.continuous_batch import BatchLimits, Row, RowGroup
 from redqueen.engine.sampling.kv_cache import KVCache
-from redqueen.engine.workers.inline import InlineExecutor
 from redqueen.errors import ModelError
 from redqueen.records import PromptLengths, SamplingParams
 from tests import tiny

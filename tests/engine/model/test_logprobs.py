@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from redqueen.engine.kernels.interface import Kernels
-from redqueen.engine.model.logprobs import TokenLogprobs
+from redqueen.engine.model.forward import TokenLogprobs
 
 
 # float64 uses torch's operations, the other dtypes use the compiled kernels.

@@ -1,4 +1,4 @@
-"""Keys and values in pages: no page has two owners, and texts are those of a cache without pages."""
+"""Keys and values in pages: no page has two owners, and texts are those of a cache without kv_cache."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from redqueen.config import SamplingConfig
 from redqueen.engine.kernels.flash import flash_takes_pages
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.base import Base
-from redqueen.engine.sampling import decode_step, pages, recorded
+from redqueen.engine.sampling import decode_step, kv_cache, recorded
 from redqueen.engine.sampling.continuous_batch import ContinuousBatch
 from redqueen.engine.sampling.decode_step import TorchDecodeStep, WrittenApart, WrittenAtOnce
 from redqueen.engine.sampling.device_batch import DeviceBatch
-from redqueen.engine.sampling.kv_cache import KVCache
-from redqueen.engine.sampling.pages import Pages, batch_pages, pages_of, pages_suit
+from redqueen.engine.sampling.kv_cache import KVCache, Pages, batch_pages, pages_of, pages_suit
 from redqueen.errors import ModelError
 from redqueen.records import Completion, Request
 from tests.engine.conftest import Build
@@ -34,12 +33,12 @@ SMALL = 8
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of few tokens, on any device, so that short texts cross their borders."""
-    monkeypatch.setattr(pages, "PAGE", SMALL)
+    monkeypatch.setattr(kv_cache, "PAGE", SMALL)
     monkeypatch.setenv("REDQUEEN_PAGES", "on")
 
 
 def check(book: Pages, tokens: dict[int, int], groups: list[set[int]]) -> None:
-    """Asserts that every row has the pages of its tokens, and that only rows of one prompt share pages."""
+    """Asserts that every row has the pages of its tokens, and that only rows of one prompt share kv_cache."""
     owners: dict[int, set[int]] = {}
     for row, held in enumerate(book.of_row):
         assert len(held) * book.size >= tokens.get(row, 0)
@@ -242,7 +241,7 @@ def test_flash_attention_over_pages_gives_the_same_texts(
     expected = tiny_policy(sampling=pressed()).sample(everyone())
     stand_ins.on_cpu()
     monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
-    monkeypatch.setattr(pages, "has_flash", lambda _: True)
+    monkeypatch.setattr(kv_cache, "has_flash", lambda _: True)
     kind = WrittenAtOnce if at_once else WrittenApart
     monkeypatch.setattr(
         "redqueen.engine.sampling.decode_step.cached_attention",
@@ -294,7 +293,7 @@ def test_pages_are_for_gpus_whose_flash_attention_reads_them(monkeypatch: pytest
     assert pages_suit(there) is flash_takes_pages()
     assert not pages_suit(there.float())
     assert not pages_suit(torch.empty(0, 60, dtype=torch.bfloat16, device="meta"))
-    monkeypatch.setattr(pages, "flash_takes_pages", lambda: False)
+    monkeypatch.setattr(kv_cache, "flash_takes_pages", lambda: False)
     assert not pages_suit(there)
     monkeypatch.setenv("REDQUEEN_PAGES", "on")
     assert pages_suit(here)

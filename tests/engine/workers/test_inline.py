@@ -12,9 +12,9 @@ import torch
 
 from redqueen.base.futures import finished
 from redqueen.base.request_stream import FollowUp
+from redqueen.engine import executor
 from redqueen.engine.sampling import decode_step
 from redqueen.engine.sampling.kv_cache import KVCache
-from redqueen.engine.workers import inline
 from redqueen.records import Completion, Request
 from tests.engine.conftest import Build
 from tests.engine.requests import request
@@ -49,7 +49,7 @@ def test_a_cache_is_gone_before_the_next_one_is_made(
         events.append(f"memory given back beside {sum(cache() is not None for cache in caches)}")
 
     monkeypatch.setattr(decode_step, "KVCache", make)
-    monkeypatch.setattr(inline, "release_unused", release)
+    monkeypatch.setattr(executor, "release_unused", release)
 
     def follow(index: int, completion: Completion) -> FollowUp[list[Request]] | None:
         del completion

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
+from redqueen.engine.executor import InlineExecutor
 from redqueen.engine.model.base import fingerprint, load
 from redqueen.engine.policy import Policy, open_policy
-from redqueen.engine.workers.inline import InlineExecutor
 from redqueen.engine.workers.pool import WorkerPool, partition_by_cost
 from redqueen.errors import WorkerError
 from redqueen.records import Completion, Sample

@@ -13,7 +13,7 @@ from redqueen.engine.kernels.onednn import packed
 from redqueen.engine.model.base import load
 from redqueen.engine.model.decoder import FAMILIES
 from redqueen.engine.shared_memory import SharedBlock
-from redqueen.engine.workers.shared_decoder import load_decoder, pickle_decoder
+from redqueen.engine.workers.worker import load_decoder, pickle_decoder
 from tests.reference import logits
 
 

@@ -14,8 +14,7 @@ import pytest
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.benchmark import ProblemSet
 from redqueen.evals.benchmarks.registry import load
-from redqueen.extras.benchmarks.graders.livecodebench import LiveCodeBenchGrader
-from redqueen.extras.benchmarks.livecodebench import LIVECODEBENCH, load_plain, unpacked_tests
+from redqueen.extras.benchmarks.livecodebench import LIVECODEBENCH, LiveCodeBenchGrader, load_plain, unpacked_tests
 from tests.evals.benchmarks import rows
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from redqueen.evals.graders.grader import Problem
-from redqueen.extras.benchmarks.graders import code
-from redqueen.extras.benchmarks.graders.code import EvalPlusGrader, reference
+from redqueen.extras.benchmarks import evalplus
+from redqueen.extras.benchmarks.evalplus import EvalPlusGrader, reference
 from redqueen.jail import BENCHMARKS, GAME, Sandbox
 
 pytestmark = pytest.mark.integration
@@ -105,12 +105,12 @@ def test_expected_outputs_are_kept_beside_the_data(sandbox: Sandbox, tmp_path: P
     with EvalPlusGrader(sandbox, kept) as first:
         expected = first.expected(problem(ROW))
     with EvalPlusGrader(sandbox, kept) as second:
-        again = second._file.read(code.key_of(ROW))
+        again = second._file.read(evalplus.key_of(ROW))
         assert again == expected
-        assert second._file.read(code.key_of({**ROW, "prompt": ""})) is None
+        assert second._file.read(evalplus.key_of({**ROW, "prompt": ""})) is None
     kept.write_bytes(kept.read_bytes().replace(b"base", b"BASE"))
     with EvalPlusGrader(sandbox, kept) as third:
-        assert third._file.read(code.key_of(ROW)) is None
+        assert third._file.read(evalplus.key_of(ROW)) is None
 
 
 def test_the_grader_refuses_the_sandbox_of_the_game() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from redqueen.extras.benchmarks.graders.evalplus import Comparison, asked, mbpp_arguments
+from redqueen.extras.benchmarks.evalplus_rules import Comparison, asked, mbpp_arguments
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.registry import named
 from redqueen.evals.graders.grader import Problem
-from redqueen.extras.benchmarks.graders import maths_process
-from redqueen.extras.benchmarks.graders.latex import key, normal, split_answers
+from redqueen.extras.benchmarks import maths_process
+from redqueen.extras.benchmarks.latex import key, normal, split_answers
 
 pytest.importorskip("math_verify")
-from redqueen.extras.benchmarks.graders.maths import MathsGrader
+from redqueen.extras.benchmarks.maths import MathsGrader
 
 
 @pytest.fixture(scope="module")

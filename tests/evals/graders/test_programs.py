@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from redqueen.evals.graders.grader import Problem
-from redqueen.extras.benchmarks.graders.cruxeval import CruxEvalGrader
-from redqueen.extras.benchmarks.graders.livecodebench import LiveCodeBenchGrader, same_text
+from redqueen.extras.benchmarks.cruxeval import CruxEvalGrader
+from redqueen.extras.benchmarks.livecodebench import LiveCodeBenchGrader, same_text
 from redqueen.jail import BENCHMARKS, Sandbox
 
 FUNCTION = {

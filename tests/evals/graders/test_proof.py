@@ -17,8 +17,8 @@ import pytest
 
 from redqueen.evals.benchmarks.registry import named
 from redqueen.evals.graders.grader import Problem
-from redqueen.extras.benchmarks.graders.code import EvalPlusGrader, reference
-from redqueen.extras.benchmarks.graders.cruxeval import CruxEvalGrader
+from redqueen.extras.benchmarks.cruxeval import CruxEvalGrader
+from redqueen.extras.benchmarks.evalplus import EvalPlusGrader, reference
 from tests.evals.graders.wrong import WRONG
 
 FOLDER = os.environ.get("REDQUEEN_BENCHMARKS", "")
@@ -102,7 +102,7 @@ def test_every_reference_of_cruxeval_is_right(kind: str) -> None:
 @pytest.mark.parametrize("benchmark", MATHS)
 def test_every_reference_answer_is_right_and_its_neighbour_is_wrong(benchmark: str) -> None:
     pytest.importorskip("math_verify")
-    from redqueen.extras.benchmarks.graders.maths import MathsGrader
+    from redqueen.extras.benchmarks.maths import MathsGrader
 
     name, count = MATHS[benchmark]
     answers = [named(benchmark).problem(row).data["answers"] for row in rows(name)]
@@ -142,7 +142,7 @@ def near_misses(answer: str) -> list[str]:
 @pytest.mark.parametrize("benchmark", MATHS)
 def test_what_only_looks_like_the_reference_answer_is_wrong(benchmark: str) -> None:
     pytest.importorskip("math_verify")
-    from redqueen.extras.benchmarks.graders.maths import MathsGrader
+    from redqueen.extras.benchmarks.maths import MathsGrader
 
     answers = [named(benchmark).problem(row).data["answers"] for row in rows(MATHS[benchmark][0])]
     with MathsGrader() as maths:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("math_verify")
-from redqueen.extras.benchmarks.graders.maths_process import judge
+from redqueen.extras.benchmarks.maths_process import judge
 
 Case = tuple[str | tuple[str, ...], str]
 PHOTON = r"\hbar \omega(v+1 / 2)-\frac{E_{0}^{2} e^{2}}{2 m \omega^{2}}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from redqueen.extras.benchmarks.graders.code import reference
+from redqueen.extras.benchmarks.evalplus import reference
 
 # It stands behind the canonical solution and changes each value that it returns, by as little as the type allows.
 _OFF_BY_ONE = """

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from redqueen.config.recipes import recipe
-from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks
+from redqueen.evals.held_out import most_tasks, reserved_tasks
 from redqueen.extras.expr.canonical import LEAST_DEPTH, canonical_form, half_of, shape
 from redqueen.extras.expr.expressions import parse, size_of
 from redqueen.extras.expr.generated import EXAMPLES, RESERVED_DEPTHS, SEEDS, drawn, reserved_stream, seeds, stream

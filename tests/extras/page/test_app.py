@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from redqueen.analysis.hues import HUES
 from redqueen.extras.page.app import PAGES, STATIC, VIEWS
 from redqueen.extras.page.folder import Folder
-from redqueen.jail.service.hosts import is_local
+from redqueen.jail.service.app import is_local
 from redqueen.store.archive.rows import MemberRow
 from redqueen.store.archive.writer import Archive
 from redqueen.store.directory import RunDirectory, RunError

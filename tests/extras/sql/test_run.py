@@ -11,7 +11,7 @@ import pytest
 
 from redqueen.cli.show import run_show
 from redqueen.config.recipes import recipe
-from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks
+from redqueen.evals.held_out import most_tasks, reserved_tasks
 from redqueen.method.prompts import prompts
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request, Sampler

@@ -12,11 +12,10 @@ from typing import Any
 import matplotlib.image
 import pytest
 
-import redqueen.extras.studies.ancestry.study as experiment
+import redqueen.extras.studies.ancestry as experiment
 from redqueen.analysis.drawing import write
 from redqueen.analysis.replay import Replay
-from redqueen.extras.studies.ancestry.command import available, draw
-from redqueen.extras.studies.ancestry.study import (
+from redqueen.extras.studies.ancestry import (
     Games,
     StudentEpoch,
     TaskEpoch,
@@ -25,7 +24,8 @@ from redqueen.extras.studies.ancestry.study import (
     student_epochs,
     task_epochs,
 )
-from redqueen.extras.studies.ancestry.summary import rates, students, teachers, unsolved
+from redqueen.extras.studies.ancestry_command import available, draw
+from redqueen.extras.studies.ancestry_summary import rates, students, teachers, unsolved
 from redqueen.records import Pair, Task
 from redqueen.store.archive.writer import Archive
 from redqueen.store.directory import RunDirectory, RunError

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from redqueen.analysis.replay import Replay
-from redqueen.extras.studies.retention.study import mean_kl
+from redqueen.extras.studies.retention import mean_kl
 from redqueen.records import Completion
 from tests.reference import merged, noisy
 

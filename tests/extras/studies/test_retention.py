@@ -11,19 +11,19 @@ from typing import Any
 import matplotlib.image
 import pytest
 
-import redqueen.extras.studies.retention.study as experiment
+import redqueen.extras.studies.retention as experiment
 from redqueen.analysis.drawing import write
 from redqueen.analysis.replay import Replay, load_step, open_replay
 from redqueen.engine.model.base import fingerprint
 from redqueen.errors import UserError
-from redqueen.extras.studies.retention.command import answer, draw, run_retention, summarise
-from redqueen.extras.studies.retention.study import (
+from redqueen.extras.studies.retention import (
     RetentionPlan,
     RetentionTrial,
     operators_for,
     retention,
     slots_needed,
 )
+from redqueen.extras.studies.retention_command import answer, draw, run_retention, summarise
 from redqueen.method.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.records import Draft
 from redqueen.store.allowed import NOTHING

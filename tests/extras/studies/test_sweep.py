@@ -13,10 +13,9 @@ import pytest
 
 from redqueen.config import ConfigError
 from redqueen.config.recipes import configure
-from redqueen.extras.studies.sweep import command
-from redqueen.extras.studies.sweep.command import rows, run_sweep
-from redqueen.extras.studies.sweep.grid import Combination, grid
-from redqueen.extras.studies.sweep.runs import SweepRun
+from redqueen.extras.studies import sweep_command as command
+from redqueen.extras.studies.sweep import Combination, SweepRun, grid
+from redqueen.extras.studies.sweep_command import rows, run_sweep
 from redqueen.store.directory import RunDirectory, RunError
 from tests import tiny
 from tests.cli.running import redqueen, started

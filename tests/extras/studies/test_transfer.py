@@ -11,8 +11,7 @@ import pytest
 
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
-from redqueen.extras.studies.transfer.command import NOTES, gain, rows, run_transfer
-from redqueen.extras.studies.transfer.curricula import (
+from redqueen.extras.studies.curricula import (
     SEEDS,
     Curriculum,
     Part,
@@ -23,6 +22,7 @@ from redqueen.extras.studies.transfer.curricula import (
     shortened,
     stranger_settings,
 )
+from redqueen.extras.studies.transfer import NOTES, gain, rows, run_transfer
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Kind
 from redqueen.store.dataset.rows import TaskRecord

@@ -8,12 +8,12 @@ import pytest
 
 from redqueen.base.optional import is_installed
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
+from redqueen.engine.executor import InlineExecutor
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.base import load
 from redqueen.engine.policy import Policy
 from redqueen.engine.sampling.continuous_batch import BatchLimits
 from redqueen.engine.sampling.sampler import LocalSampler
-from redqueen.engine.workers.inline import InlineExecutor
 from redqueen.extras.vllm.engine import Engine
 from redqueen.extras.vllm.executor import VllmExecutor
 from tests.engine.conftest import bases, tiny_policy

@@ -11,10 +11,10 @@ import torch
 
 from redqueen.base.optional import MissingLibraryError
 from redqueen.config import Config, ConfigError
-from redqueen.engine import vllm_limits
 from redqueen.engine.adapters.peft_files import load_adapter
-from redqueen.extras.vllm import adapter_versions
-from redqueen.extras.vllm.adapter_versions import AdapterVersions
+from redqueen.engine.memory import machine
+from redqueen.extras.vllm import executor
+from redqueen.extras.vllm.executor import AdapterVersions
 from tests.engine.conftest import Build
 from tests.engine.samples import samples
 from tests.reference import noisy
@@ -71,9 +71,9 @@ def test_adapters_that_do_not_fit_into_shared_memory_are_written_elsewhere(
     policy = tiny_policy()
     host = Host()
     versions = AdapterVersions(policy.adapters, host, "base", torch.float32)
-    monkeypatch.setattr(adapter_versions, "_SHARED_MEMORY", tmp_path)
-    size = adapter_versions.adapter_bytes(policy.adapters, torch.float32)
-    for free in (adapter_versions._SPARE + size, adapter_versions._SPARE + size - 1):
+    monkeypatch.setattr(executor, "_SHARED_MEMORY", tmp_path)
+    size = executor.adapter_bytes(policy.adapters, torch.float32)
+    for free in (executor._SPARE + size, executor._SPARE + size - 1):
         # As in a container, where shared memory has 64 MB.
         usage = shutil.disk_usage(tmp_path)._replace(free=free)
         monkeypatch.setattr(shutil, "disk_usage", lambda _, usage=usage: usage)
@@ -94,7 +94,7 @@ def test_no_file_is_larger_than_it_is_taken_to_be(tiny_policy: Build) -> None:
 
     versions = AdapterVersions(policy.adapters, Measuring(), "base", torch.bfloat16)
     versions.update([0])
-    size = adapter_versions.adapter_bytes(policy.adapters, torch.bfloat16)
+    size = executor.adapter_bytes(policy.adapters, torch.bfloat16)
     # Beside the weights, the file has a table of their names.
     assert size < sizes[0] < size + 10_000
 
@@ -114,10 +114,10 @@ def test_the_scale_is_folded_once(tiny_policy: Build) -> None:
 
 
 def test_a_missing_vllm_is_one_line_before_the_run_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllm_limits, "is_installed", lambda library: False)
-    vllm_limits.check_engine(Config())
+    monkeypatch.setattr(machine, "is_installed", lambda library: False)
+    machine.check_engine(Config())
     with pytest.raises(MissingLibraryError) as caught:
-        vllm_limits.check_engine(Config().override(["sampling.engine=vllm"]))
+        machine.check_engine(Config().override(["sampling.engine=vllm"]))
     assert str(caught.value) == (
         "sampling.engine=vllm needs vllm, which is not installed: pip install 'redqueen[vllm]'"
     )
@@ -126,5 +126,5 @@ def test_a_missing_vllm_is_one_line_before_the_run_starts(monkeypatch: pytest.Mo
 def test_one_process_cannot_sample_while_it_learns() -> None:
     ahead = Config().override(["learning.max_staleness=1"])
     with pytest.raises(ConfigError, match=r"sampling.engine=vllm, or --ray"):
-        vllm_limits.check_engine(ahead)
-    vllm_limits.check_engine(ahead.override(["cluster.address=local"]))
+        machine.check_engine(ahead)
+    machine.check_engine(ahead.override(["cluster.address=local"]))

@@ -11,7 +11,7 @@ import pytest
 
 from redqueen import plugins
 from redqueen.config import Config
-from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks
+from redqueen.evals.held_out import most_tasks, reserved_tasks
 from redqueen.jail import Outcome, canonical, parse_arguments
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.method.prompts import prompts

@@ -13,7 +13,7 @@ from latex2sympy2_extended.math_normalization import NormalizationConfig, normal
 from math_verify import verify
 from math_verify.grader import should_treat_as_complex
 
-from redqueen.extras.benchmarks.graders.latex import key
+from redqueen.extras.benchmarks.latex import key
 
 # What stands around the value of an answer: a base, a unit, a per cent, words.
 

@@ -1,4 +1,4 @@
-r"""What a mathematical answer is made of: brackets, items, sides of a relation.
+"""What a mathematical answer is made of: brackets, items, sides of a relation.
 
 The text is in one spelling (`spelling`). Only what stands outside of all brackets counts: in $f(x, y) = 3$ there is
 one item and one relation.

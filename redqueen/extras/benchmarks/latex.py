@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from redqueen.extras.benchmarks.graders.structure import enclosed, group, is_name, items_of, relation, split
+from redqueen.extras.benchmarks.structure import enclosed, group, is_name, items_of, relation, split
 
 # Writes the many spellings of a mathematical text as one: LaTeX for Unicode, one command for each sign.
 

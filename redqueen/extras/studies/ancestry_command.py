@@ -18,7 +18,7 @@ from redqueen.cli.figure_files import check_figure, write_figure
 from redqueen.cli.listening import Lines
 from redqueen.cli.tables import progress_console, table_console
 from redqueen.config import RunConfig
-from redqueen.extras.studies.ancestry.study import (
+from redqueen.extras.studies.ancestry import (
     SLOTS,
     Games,
     StudentEpoch,
@@ -27,7 +27,7 @@ from redqueen.extras.studies.ancestry.study import (
     student_epochs,
     task_epochs,
 )
-from redqueen.extras.studies.ancestry.summary import Finding, rates, students, teachers, unsolved
+from redqueen.extras.studies.ancestry_summary import Finding, rates, students, teachers, unsolved
 from redqueen.run.recording.task_reporter import TaskReporter
 from redqueen.run.recording.terminal import percent
 from redqueen.run.session import fit

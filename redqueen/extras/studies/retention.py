@@ -20,12 +20,10 @@ from torch import Tensor
 
 from redqueen.analysis.replay import Replay, ranked_students
 from redqueen.base import streams
-from redqueen.engine.adapters.distance import relative_distance
-from redqueen.engine.adapters.factors import Adapter
-from redqueen.engine.adapters.initialisation import generator
+from redqueen.engine.adapters.factors import Adapter, generator, relative_distance
 from redqueen.engine.learning.packing import PromptGroup, WeightedSample, build_micro_batch, micro_batches
 from redqueen.errors import UserError
-from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks
+from redqueen.evals.held_out import most_tasks, reserved_tasks
 from redqueen.method.advantages import advantages
 from redqueen.method.evolution import OPERATORS
 from redqueen.method.operators import CROSSOVERS

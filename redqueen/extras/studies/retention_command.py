@@ -20,7 +20,7 @@ from redqueen.cli.figure_files import check_figure, write_figure
 from redqueen.cli.listening import Lines
 from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.tables import mean_and_deviation, table_console
-from redqueen.extras.studies.retention.study import COPY, MEAN, RetentionPlan, RetentionTrial, retention, slots_needed
+from redqueen.extras.studies.retention import COPY, MEAN, RetentionPlan, RetentionTrial, retention, slots_needed
 from redqueen.run.recording.task_reporter import TaskReporter
 from redqueen.run.session import fit
 from redqueen.store.allowed import Permissions, playable

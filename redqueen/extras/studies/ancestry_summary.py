@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Literal
 
 from redqueen.base.intervals import LEVEL, Interval, difference, interval, mean, slope
-from redqueen.extras.studies.ancestry.study import Games
+from redqueen.extras.studies.ancestry import Games
 
 Conclusion = Literal["progress", "cycling", "collapse", "nothing shown", "too few epochs"]
 

@@ -20,8 +20,8 @@ from typing import Any
 import sympy
 from math_verify import verify
 
-from redqueen.extras.benchmarks.graders.latex import given_answers, key, normal
-from redqueen.extras.benchmarks.graders.structure import (
+from redqueen.extras.benchmarks.latex import given_answers, key, normal
+from redqueen.extras.benchmarks.structure import (
     AND,
     OR,
     Group,
@@ -34,7 +34,7 @@ from redqueen.extras.benchmarks.graders.structure import (
     split,
     such_that,
 )
-from redqueen.extras.benchmarks.graders.values import equal, proportional, value
+from redqueen.extras.benchmarks.values import equal, proportional, value
 
 # Intervals and other sets of numbers, however they are written: $(2, \infty)$, $x > 2$, $\{x \mid x > 2\}$.
 

@@ -13,8 +13,7 @@ from rich.console import Console
 from redqueen.base.machine import clock
 from redqueen.cli.tables import progress_console
 from redqueen.config.recipes import configure
-from redqueen.extras.studies.sweep.grid import Combination, grid
-from redqueen.extras.studies.sweep.runs import SweepRun, check_probe, plan_runs, play
+from redqueen.extras.studies.sweep import Combination, SweepRun, check_probe, grid, plan_runs, play
 
 
 def print_plan(args: Sequence[str], options: Sequence[str], seeds: int, out: Path, jobs: int, probe: int) -> None:

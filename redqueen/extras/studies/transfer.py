@@ -16,10 +16,7 @@ from redqueen.base.intervals import Interval, interval, interval_text, paired
 from redqueen.cli.tables import plain_table, progress_console, table_console
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
-from redqueen.extras.studies.sweep.grid import Combination
-from redqueen.extras.studies.sweep.plan_command import train_runs
-from redqueen.extras.studies.sweep.runs import SweepRun, plan_runs
-from redqueen.extras.studies.transfer.curricula import (
+from redqueen.extras.studies.curricula import (
     SEEDS,
     Curriculum,
     curricula,
@@ -28,6 +25,8 @@ from redqueen.extras.studies.transfer.curricula import (
     shortened,
     stranger_settings,
 )
+from redqueen.extras.studies.sweep import Combination, SweepRun, plan_runs
+from redqueen.extras.studies.sweep_plan import train_runs
 from redqueen.store.dataset.files import write_tasks
 from redqueen.store.directory import write_json
 from redqueen.store.metrics import StepMetrics
