@@ -75,7 +75,8 @@ PEERS = {
 }
 NOTES = (
     "seconds: wall time of one child, median of the rounds; x as fast: populora's seconds over ours.",
-    "its child: 'same' means the same operation; 'A, B apart' is a namesake that never forms ΔW (docs/reference/OPERATORS.md).",
+    "its child: 'same' means the same operation; 'A, B apart' is a namesake that never forms ΔW "
+    "(docs/reference/OPERATORS.md).",
 )
 
 
