@@ -57,7 +57,7 @@ class Peer:
     name: str
     same: bool = True
     """Whether it computes the same kind of child. If not, it mixes or masks A and B separately, which is less work and
-    has cross terms; ours works on ΔW (docs/OPERATORS.md)."""
+    has cross terms; ours works on ΔW (docs/reference/OPERATORS.md)."""
 
 
 PEERS = {
@@ -75,7 +75,8 @@ PEERS = {
 }
 NOTES = (
     "seconds: wall time of one child, median of the rounds; x as fast: populora's seconds over ours.",
-    "its child: 'same' means the same operation; 'A, B apart' is a namesake that never forms ΔW (docs/OPERATORS.md).",
+    "its child: 'same' means the same operation; 'A, B apart' is a namesake that never forms ΔW "
+    "(docs/reference/OPERATORS.md).",
 )
 
 

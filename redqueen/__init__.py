@@ -1,6 +1,6 @@
 """Red Queen: post-train language models by co-evolving teacher and student LoRA populations.
 
-`redqueen.Run` reads and starts runs from Python (docs/PYTHON.md).
+`redqueen.Run` reads and starts runs from Python (docs/reference/PYTHON.md).
 """
 
 import importlib

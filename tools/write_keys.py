@@ -18,18 +18,17 @@ from redqueen.config.recipes import RECIPES
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "reference" / "CONFIGURATION.md"
 HEAD = """\
-# Configuration
+# Settings
 
-Written by `python -m tools.write_keys`; `redqueen recipes` and `redqueen keys` print the same.
-
-A run starts from a recipe, and settings change it; lists are written with commas, a missing value as `none`:
+A run starts from a recipe, and settings change it. Lists are written with commas, and a missing value as `none`:
 
     redqueen train population_4t4s learning.lr=5e-5 game.kinds=code_o,code_i run.steps=20
     redqueen init rlvr --out mine.toml              # or .yaml: every setting of a recipe with what it means
     redqueen train --config mine.toml run.steps=20  # the command line wins
 
-`--dry-run` prints the whole configuration without training, and a run keeps it in `config.json`. The settings that
-people touch first:
+`--dry-run` prints the whole configuration without training, and a run keeps it in `config.json`. `redqueen recipes`
+and `redqueen keys` print what this page says; it is generated from the code by `python -m tools.write_keys`. The settings
+that are changed most often:
 """
 
 

@@ -17,7 +17,7 @@ MODEL = "tiny-model"
 
 # %% [markdown]
 # A Qwen3 of two layers, from a configuration, with a tokenizer that has one token for each byte. Which families are
-# computed, and by what, is in docs/MODELS.md.
+# computed, and by what, is in docs/RUNS.md.
 
 # %%
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ ParentSelection = Literal["rank", "tournament", "uniform"]
 
 
 class LeagueConfig(Section):
-    """Who plays whom (docs/ALGORITHM.md), and how members are ranked (docs/EVOLUTION.md)."""
+    """Who plays whom (docs/ALGORITHM.md), and how members are ranked (docs/ALGORITHM.md)."""
 
     matchmaking: Annotated[str, PartName("matchmaking", get_args(Matchmaking))] = "balanced"
     """How opponents are drawn: balanced (near-even games), hard (teachers likely to win), uniform, or in turn."""
@@ -67,7 +67,7 @@ class LeagueConfig(Section):
 
 
 class EvolutionConfig(Section):
-    """How members are replaced. `every`, `gamma` and `burn_in` are not published (docs/EVOLUTION.md)."""
+    """How members are replaced. `every`, `gamma` and `burn_in` are not published (docs/ALGORITHM.md)."""
 
     enabled: bool = True
     """Off: no member is replaced."""

@@ -28,7 +28,7 @@ class ModelConfig(Section):
     """Where the run computes. auto: on the GPU if torch sees one, else on the CPU."""
     quantize: Literal["off", "nf4", "int8", "torchao_int8", "torchao_fp8"] = "off"
     """The frozen base's layers in fewer bits: nf4 (4) or int8 by bitsandbytes, torchao_int8 or torchao_fp8 by torchao,
-    extras of the package (docs/MODELS.md)."""
+    extras of the package (docs/RUNS.md)."""
     prompts: Annotated[str, PartName("prompt format", ("completion", "work", "chat"))] = "completion"
     """The format of prompts: completion for base and small models, work for the same with work before the answer, chat
     for instruct models."""
@@ -210,7 +210,7 @@ class RunConfig(Section):
     keep_every: int = Field(default=0, ge=0)
     """Checkpoints at multiples of this step are kept too; 0: none."""
     trackers: tuple[_Tracker, ...] = ()
-    """Libraries that get each step's numbers as well (docs/TRACKERS.md); each is an extra of the package."""
+    """Libraries that get each step's numbers as well (docs/extras/TRACKERS.md); each is an extra of the package."""
     samples_every: int = Field(default=10, ge=0)
     """Steps between two tables of tasks and attempts that trackers get; 0: none, so that they get no text."""
     recorders: tuple[Annotated[str, PartName("recorder", ())], ...] = ()

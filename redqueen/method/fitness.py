@@ -17,7 +17,7 @@ def lcb(k: float) -> Fitness:
     """Returns the lower confidence bound mu - k sigma of the member's rating, in rating points.
 
     k = 0 is mu itself. k = 3 is what TrueSkill's leaderboards show (Herbrich et al. 2006); here it would select by age,
-    as a newborn has the widest sigma (docs/EVOLUTION.md).
+    as a newborn has the widest sigma (docs/ALGORITHM.md).
     """
     return lambda member: member.rating.lcb(k)
 

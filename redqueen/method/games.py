@@ -1,4 +1,4 @@
-"""The rule of a game: a match is won against par, the level of the run's recent matches (docs/EVOLUTION.md).
+"""The rule of a game: a match is won against par, the level of the run's recent matches (docs/ALGORITHM.md).
 
 Par is kept for each kind of task. It is the mean solve rate of the tasks that were solved at all, over the latest
 matches. Whatever the general level is, about half of all matches are above par: both sides can win.

@@ -1,4 +1,4 @@
-"""Selection: the weakest members of a role are replaced by children of the fittest (docs/EVOLUTION.md).
+"""Selection: the weakest members of a role are replaced by children of the fittest (docs/ALGORITHM.md).
 
 The paper leaves several rules open. These are used here:
 

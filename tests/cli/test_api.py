@@ -1,4 +1,4 @@
-"""Runs from Python: what `redqueen.Run` says is what the run left, and the programs of docs/PYTHON.md run."""
+"""Runs from Python: what `redqueen.Run` says is what the run left, and the programs of docs/reference/PYTHON.md run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from redqueen.store.numbers import numbers
 from tests.cli.archived import archived
 from tests.cli.conftest import SMALL
 
-PAGE = (Path(__file__).parents[2] / "docs" / "PYTHON.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "PYTHON.md").read_text()
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
 
 

@@ -268,7 +268,7 @@ def check_workers(config: ModelConfig) -> None:
     if config.workers > 1:
         raise ModelError(
             f"'{config.name}' is computed by transformers' own modules, in one process: use model.workers=1, or leave "
-            "it out (docs/MODELS.md)"
+            "it out (docs/RUNS.md)"
         )
 
 

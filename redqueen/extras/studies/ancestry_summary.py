@@ -1,8 +1,8 @@
 """One verdict on each side of a run: progress, cycling, collapse, or nothing shown, from who solves whose tasks.
 
 The sample is tasks on both sides. Every student epoch attempts the same tasks, so students' differences are paired by
-task. Each teacher epoch has tasks of its own, so teachers' samples are independent. docs/EVOLUTION.md, "Does evolution
-help?", has the rules in words.
+task. Each teacher epoch has tasks of its own, so teachers' samples are independent. docs/extras/STUDIES.md has
+the rules in words.
 """
 
 from __future__ import annotations

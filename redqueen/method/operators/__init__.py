@@ -1,4 +1,4 @@
-"""Operators make a child's weights from its parents' weights (docs/OPERATORS.md has the formulas).
+"""Operators make a child's weights from its parents' weights (docs/reference/OPERATORS.md has the formulas).
 
 An operator is a pure function (parents, generator) -> child; its own parameters are keywords with defaults. Parents
 come fitter first; mutations and the controls `copy_parent` and `fresh` read only the first, crossovers need two.

@@ -1,4 +1,4 @@
-"""Crossovers: two parents, one child (docs/OPERATORS.md)."""
+"""Crossovers: two parents, one child (docs/reference/OPERATORS.md)."""
 
 from collections.abc import Sequence
 

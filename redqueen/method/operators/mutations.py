@@ -1,4 +1,4 @@
-"""Mutations: one parent, one changed child (docs/OPERATORS.md)."""
+"""Mutations: one parent, one changed child (docs/reference/OPERATORS.md)."""
 
 import math
 import re

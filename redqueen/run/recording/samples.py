@@ -12,7 +12,7 @@ NAME = "samples"
 MOST = 16
 """Rows of one table. They are spread over the step's matches."""
 Row = Mapping[str, str | float | None]
-"""A valid task with its attempts; all rows have the same names, in one order (docs/TRACKERS.md)."""
+"""A valid task with its attempts; all rows have the same names, in one order (docs/extras/TRACKERS.md)."""
 
 
 def sampled(played: PlayedStep) -> list[Row]:

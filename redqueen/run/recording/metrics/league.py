@@ -74,7 +74,7 @@ def members(step: CountedStep) -> dict[str, dict[str, Any]]:
 
 @METRICS.add("matches")
 def matches(step: CountedStep) -> list[dict[str, Any]]:
-    """Each match: `teacher`, `student`, `score` ([solve rate less par](../EVOLUTION.md#games)), `outcome` (`student`,
+    """Each match: `teacher`, `student`, `score` ([solve rate less par](../ALGORITHM.md#games)), `outcome` (`student`,
     `draw`, `teacher`; null without a game).
     """
     return [
