@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from redqueen.errors import UserError
 from redqueen.extras.page.app import VIEWS, make_app
-from redqueen.extras.page.folder import Folder
+from redqueen.extras.page.live_run import Folder
 from tests.cli.conftest import SMALL
 from tests.cli.running import redqueen
 

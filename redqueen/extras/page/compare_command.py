@@ -14,8 +14,8 @@ from redqueen.analysis.compare.gains import gain_charts
 from redqueen.analysis.compare.summary import BUDGET_HEAD, Budget, Quantity, budget_rows, quantity_rows
 from redqueen.cli.tables import plain_table, progress_console, table_console
 from redqueen.errors import UserError
+from redqueen.extras.page.comparison import comparison_page
 from redqueen.extras.page.headline import better, health
-from redqueen.extras.page.report.comparison import comparison_page
 from redqueen.store.directory import write_text
 from redqueen.store.files import to_json
 

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from redqueen.analysis.hues import HUES
 from redqueen.extras.page.app import PAGES, STATIC, VIEWS
-from redqueen.extras.page.folder import Folder
+from redqueen.extras.page.live_run import Folder
 from redqueen.jail.service.hosts import is_local
 from redqueen.store.archive.rows import MemberRow
 from redqueen.store.archive.writer import Archive

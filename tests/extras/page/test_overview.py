@@ -7,8 +7,16 @@ from pathlib import Path
 import pytest
 
 from redqueen.extras.page.live_run import LiveRun
-from redqueen.extras.page.overview import MANY, by_kind, first_charts, overview, panel_json, with_bands
-from redqueen.extras.page.questions import QUESTIONS, question_of
+from redqueen.extras.page.overview import (
+    MANY,
+    QUESTIONS,
+    by_kind,
+    first_charts,
+    overview,
+    panel_json,
+    question_of,
+    with_bands,
+)
 from redqueen.run.recording.metrics import panels
 from tests.extras.page import drawn_run
 

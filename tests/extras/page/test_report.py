@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
+from redqueen.extras.page.inline import bundle, document
 from redqueen.extras.page.live_run import LiveRun
-from redqueen.extras.page.report.inline import bundle, document
-from redqueen.extras.page.report.markdown import markdown
-from redqueen.extras.page.report.page import page
+from redqueen.extras.page.report import markdown, page
 from redqueen.store.directory import RunDirectory, RunError
 from tests.cli.running import redqueen
 from tests.extras.page.browser import PROGRAM, browser
