@@ -138,8 +138,10 @@ def _summary(folder: Folder, name: str) -> dict[str, object]:
             now = state(run, folder.title(name))
             lines = run.lines()
             solved = lines[-1].get("solve_rate") if lines else None
-            answer = better(lines, run.config().evals.every)
-            word = run.verdict().word
+            config = run.config()
+            answer = better(lines, config.evals.every, config.run.steps)
+            verdict = run.verdict()
+            word = "" if verdict.too_short else verdict.word
             return {"name": name, **now, "better": answer["value"], "verdict": word, "solve_rate": solved}
     except UserError as error:
         return {"name": name, "title": folder.title(name), "error": str(error)}

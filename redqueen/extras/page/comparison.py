@@ -43,7 +43,8 @@ def comparison(folder: Folder, names: Sequence[str]) -> dict[str, object]:
     begun = [arm for arm in arms if arm.runs[0].lines]
     shown = [chart for chart in charts(begun) if chart.curves]
     answers = answering([*gain_charts(begun), *shown])
-    first = [chart_panel(chart, question.title) for question, drawn in answers for chart in drawn]
+    titles = [arm.name for arm in arms]
+    first = [chart_panel(chart, question.title, titles) for question, drawn in answers for chart in drawn]
     keys_shown = {panel["key"] for panel in first}
     return {
         **choice,
@@ -51,7 +52,7 @@ def comparison(folder: Folder, names: Sequence[str]) -> dict[str, object]:
         "differ": _differ([arm.runs[0].config for arm in arms]),
         "first": first,
         "panels": folded_panels(
-            chart for chart in shown if chart.key not in keys_shown and chart.panel.key != _OF_STUDENTS
+            (chart for chart in shown if chart.key not in keys_shown and chart.panel.key != _OF_STUDENTS), titles
         ),
     }
 
@@ -75,11 +76,12 @@ def _arm(name: str, run: LiveRun) -> Arm:
 def _row(arm: Arm, run: LiveRun) -> dict[str, object]:
     with damage_of(run.directory.path):
         lines = run.lines()
+        config = run.config()
         spent = budget(arm) if lines else None
         return {
             "title": arm.name,
             "verdict": arm.runs[0].verdict.word,
-            "better": better(lines, run.config().evals.every),
+            "better": better(lines, config.evals.every, config.run.steps),
             "health": health(lines),
             "steps": lines[-1]["step"] if lines else 0,
             "tokens": spent.tokens_sampled + spent.tokens_trained if spent else 0,
@@ -104,27 +106,32 @@ def comparison_page(arms: Sequence[Arm], charts: Sequence[Chart], quantities: Se
     """Returns the page."""
     answers = answering(charts)
     first = [chart for _, shown in answers for chart in shown]
+    names = [arm.name for arm in arms]
     data = {
-        "overview": [chart_panel(chart, question.title) for question, shown in answers for chart in shown],
-        "others": folded_panels(chart for chart in charts if chart not in first),
+        "overview": [chart_panel(chart, question.title, names) for question, shown in answers for chart in shown],
+        "others": folded_panels((chart for chart in charts if chart not in first), names),
     }
     return document("Comparison · Red Queen", _body(arms, quantities), data, "compare.js")
 
 
-def folded_panels(charts: Iterable[Chart]) -> list[dict[str, object]]:
+def folded_panels(charts: Iterable[Chart], arms: Sequence[str]) -> list[dict[str, object]]:
     """Returns charts as `static/views/folded_charts.js` draws them: with their questions, in the order of these."""
     asked = [(question_of(chart.panel.key, chart.panel.section), chart) for chart in charts]
     asked.sort(key=lambda pair: QUESTIONS.index(pair[0]))
-    return [{**chart_panel(chart, chart.panel.section), "question": question} for question, chart in asked]
+    return [{**chart_panel(chart, chart.panel.section, arms), "question": question} for question, chart in asked]
 
 
-def chart_panel(chart: Chart, section: str) -> dict[str, object]:
-    """Returns a chart as `static/charts.js` draws it."""
+def chart_panel(chart: Chart, section: str, arms: Sequence[str]) -> dict[str, object]:
+    """Returns a chart as `static/charts.js` draws it. An arm has one colour, also where others have no curve."""
     panel = chart.panel
     curves: list[dict[str, object]] = []
     for curve in chart.curves:
         points = curve.points
-        drawn: dict[str, object] = {"label": curve.arm, "values": [point and point.mean for point in points]}
+        drawn: dict[str, object] = {
+            "label": curve.arm,
+            "hue": arms.index(curve.arm),
+            "values": [point and point.mean for point in points],
+        }
         if any(point is not None and point.low is not None for point in points):
             drawn["low"] = [point and point.low for point in points]
             drawn["high"] = [point and point.high for point in points]

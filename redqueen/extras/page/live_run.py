@@ -41,7 +41,8 @@ class LiveRun:
 
     def stamp(self) -> str:
         """Returns a text that changes whenever the run has something new to show. It costs no reading."""
-        return " ".join(f"{when}-{size}" for when, size in stamp(self._metrics, self.directory.evaluation))
+        files = (self._metrics, self.directory.evaluation, self.directory.stop_file)
+        return " ".join(f"{when}-{size}" for when, size in stamp(*files))
 
     def config(self) -> Config:
         """Returns the run's configuration. Raises RunError if it cannot be read."""
@@ -56,6 +57,11 @@ class LiveRun:
         """Returns now.json, what the present step is doing; {} where no process trains."""
         self.directory.check_links()
         return read_object(self.directory.now_file)
+
+    def stopped(self) -> dict[str, Any]:
+        """Returns stopped.json, why the run ended before its last step; {} where that is not known."""
+        self.directory.check_links()
+        return read_object(self.directory.stop_file)
 
     def sessions(self) -> list[dict[str, Any]]:
         """Returns what environment.json says of each session, the first one's and then those that resumed the run."""

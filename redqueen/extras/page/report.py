@@ -17,11 +17,12 @@ from redqueen.base.intervals import mean
 from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.pushing import hub, push
 from redqueen.errors import UserError
+from redqueen.extras.page.headline import better
 from redqueen.extras.page.inline import document, table
 from redqueen.extras.page.live_run import LiveRun
 from redqueen.extras.page.members import league, tree
 from redqueen.extras.page.overview import overview
-from redqueen.extras.page.state import state
+from redqueen.extras.page.state import state, views_of
 from redqueen.extras.page.tasks import task_view
 from redqueen.extras.page.views import evaluation, matrix
 from redqueen.run.recording.metrics import Panel, panels
@@ -63,12 +64,17 @@ def facts(run: LiveRun) -> dict[str, str]:
 
 
 def views(run: LiveRun) -> dict[str, object]:
-    """Returns the data of the page's views, as the live page's scripts take them."""
+    """Returns the data of the page's views that can have content, as the live page's scripts take them."""
+    config = run.config()
+    made = {"league": league, "matrix": matrix, "tree": tree}
+    having = views_of(config.population, config.evolution)
+    drawn = {name: view(run) for name, view in made.items() if name in having}
+    now = state(run, "")
     return {
         "overview": overview(run),
+        "state": {"course": now["course"], "next": now["next"], "reason": now["reason"]},
         "evaluation": evaluation(run),
-        "league": league(run),
-        "tree": tree(run),
+        **drawn,
         "tasks": tasks(run),
     }
 
@@ -76,8 +82,8 @@ def views(run: LiveRun) -> dict[str, object]:
 def tasks(run: LiveRun) -> dict[str, list[dict[str, Any]]]:
     """Returns tasks as `redqueen.extras.page.task.task_view` gives them.
 
-    The `best` are those that paid their teachers most, the newest first; the `typical` are drawn at random from the
-    last quarter of the steps, always the same ones.
+    The `best` are those that paid their teachers most, the newest first, and none where nobody is paid; the `typical`
+    are drawn at random from the last quarter of the steps, always the same ones.
     """
     last = run.lines()[-1]["step"]
     late = TaskQuery(first=last - last // 4 + 1) if last >= 4 else TaskQuery()
@@ -88,7 +94,7 @@ def tasks(run: LiveRun) -> dict[str, list[dict[str, Any]]]:
         offsets = sorted(random.Random(0).sample(range(count), min(SHOWN, count)))
         typical = [queries.find(archive, late, "step", descending=False, limit=1, offset=offset) for offset in offsets]
     return {
-        "best": [task_view(run, line.id) for line in best],
+        "best": [task_view(run, line.id) for line in best if line.reward is not None],
         "typical": [task_view(run, line.id) for line in chain.from_iterable(typical)],
     }
 
@@ -97,7 +103,7 @@ def tasks(run: LiveRun) -> dict[str, list[dict[str, Any]]]:
 
 _CAUTION = (
     "The curves are in sample: measured on the tasks that the members train on. Ratings and fitness are relative to "
-    "the opponents of the day: if both sides improve alike, they stand still. What the students can do on programs "
+    "the opponents that were met: if both sides improve alike, they stand still. What the students can do on programs "
     "that nobody trained on is what <code>redqueen eval RUN</code> measures."
 )
 
@@ -106,29 +112,33 @@ def page(run: LiveRun) -> str:
     """Returns the page. Raises RunError if there is no such run or it has played no step."""
     check(run)
     title = run.directory.path.resolve().name
-    verdict = run.verdict()
-    data = {**views(run), "matrix": matrix(run)}
-    return document(f"{title} · Red Queen", _body(title, facts(run), verdict), data, "report.js")
+    data = views(run)
+    sections = [
+        verdict_section(run.verdict()) if name == "verdict" else f'<section id="{name}"></section>'
+        for name in ("overview", "verdict", "evaluation", "league", "matrix", "tree", "tasks")
+        if name in data or name == "verdict"
+    ]
+    return document(f"{title} · Red Queen", _body(title, facts(run), sections), data, "report.js")
 
 
 def verdict_section(verdict: RunVerdict) -> str:
-    """Returns the verdict, the numbers that it rests on and what it leaves open."""
+    """Returns the verdict, the numbers that it rests on and what it leaves open; "" for a run that is too short."""
+    if verdict.too_short:
+        return ""
     rows = trend_rows(verdict)
     numbers = table(HEAD, rows) if rows else ""
     return (
-        f'<section id="verdict"><h2>Verdict: {escape(verdict.word)}</h2><p>{escape(verdict.reason)} '
+        f'<section id="verdict"><h1>{verdict.title}: {escape(verdict.word)}</h1><p>{escape(verdict.reason)} '
         f"{escape(oscillation_words(verdict.oscillation))}</p>{numbers}</section>"
     )
 
 
-def _body(title: str, known: dict[str, str], verdict: RunVerdict) -> str:
+def _body(title: str, known: Mapping[str, str], sections: Sequence[str]) -> str:
     costs = " · ".join(f"{escape(name)} {escape(value)}" for name, value in known.items())
-    names = ("evaluation", "overview", "league", "matrix", "tree", "tasks")
-    sections = "".join(f'<section id="{name}"></section>' for name in names)
     return (
         f'<header><div class="top"><strong id="title">{escape(title)}</strong>'
         f'<button id="theme" type="button"></button></div><div id="facts">{costs}</div></header>'
-        f'<main class="report">{verdict_section(verdict)}<p class="soft">{_CAUTION}</p>{sections}</main>'
+        f'<main class="report">{"".join(sections)}<p class="soft">{_CAUTION}</p></main>'
         "<noscript><p>The charts and tables are drawn with JavaScript from this file alone. "
         "<code>redqueen report RUN --markdown</code> needs none.</p></noscript>"
     )
@@ -145,13 +155,20 @@ _LEFT_OUT = ("ratings-", "sigma-")
 def markdown(run: LiveRun) -> str:
     """Returns the report as Markdown. Raises RunError if there is no such run or it has played no step."""
     lines = check(run)
+    config = run.config()
     verdict = run.verdict()
+    answer = better(lines, config.evals.every, config.run.steps)
     blocks = [
         f"# {run.directory.path.resolve().name}",
         "\n".join(f"- {name}: {value}" for name, value in facts(run).items()),
-        f"## Verdict: {verdict.word}",
-        f"{verdict.reason} {oscillation_words(verdict.oscillation)}",
+        f"## Better than the start: {answer['value']}",
+        answer["text"],
     ]
+    if not verdict.too_short:
+        blocks += [
+            f"## {verdict.title}: {verdict.word}",
+            f"{verdict.reason} {oscillation_words(verdict.oscillation)}",
+        ]
     if rows := trend_rows(verdict):
         blocks.append(_table(HEAD, rows))
     blocks += _evaluation(evaluation(run)["evaluation"])
@@ -161,10 +178,10 @@ def markdown(run: LiveRun) -> str:
         "Means over the first and the last quarter of the steps. Rates are in sample: measured on the tasks that the "
         "members train on.",
         _table(["", "unit", "first quarter", "last quarter"], [row for panel in shown for row in _panel_rows(panel)]),
-        "## League",
-        _league(league(run)),
-        *_tasks(tasks(run)),
     ]
+    if "league" in views_of(config.population, config.evolution):
+        blocks += ["## League", _league(league(run))]
+    blocks += _tasks(tasks(run))
     return "\n\n".join(blocks) + "\n"
 
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from itertools import chain
 from typing import Any, TypeVar, cast, get_args
 
+from redqueen.cli.show import answer_text
 from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.extras.page.live_run import LiveRun, UnknownError
+from redqueen.method.matchmaking import BANK
 from redqueen.method.prompts import taken_apart
-from redqueen.records import Status
+from redqueen.records import Kind, Status
 from redqueen.store.archive import queries, search
 from redqueen.store.archive.queries import Sort, TaskQuery
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import AttemptRow, MatchRow, MeasureRow, ProposalRow, TaskRow
 from redqueen.store.archive.search import Where
+from redqueen.store.directory import RunError
 from redqueen.store.tasks import given_program
 from redqueen.tasks.kinds import find_or_plain, names
 
@@ -144,6 +150,8 @@ _FAULTS: dict[Status, str] = {
 
 def why_proposal(row: ProposalRow, task: TaskRow | None, pay: GameConfig) -> str:
     """Returns why a teacher was paid `row.reward`."""
+    if row.teacher == BANK:
+        return "A fixed task: no teacher wrote it, so nobody is paid for it."
     if row.reward is None:
         return "Not paid: the machine failed, or no attempt could be judged. The proposal counts nowhere."
     if row.status != "valid":
@@ -209,6 +217,7 @@ def task_view(run: LiveRun, name: str) -> dict[str, Any]:
         existing = queries.existing(archive, row.reference_ids)
     return {
         "kind": f"{row.kind}: {find_or_plain(row.kind).title}",
+        "fixed": row.teacher == BANK,
         "proposal": {**asdict(row), "why": why_proposal(row, task, pay), "given": given_program(row)},
         "task": None if task is None else _task(task),
         "measures": None if measures is None else asdict(measures),
@@ -218,6 +227,7 @@ def task_view(run: LiveRun, name: str) -> dict[str, Any]:
         "attempts": [
             {
                 **asdict(attempt),
+                "detail": _counted(row.kind, attempt.detail),
                 "why": why_attempt(attempt, pay),
                 "work": taken_apart(config.model.prompts, row.kind, attempt.text).work,
             }
@@ -231,6 +241,59 @@ def _task(row: TaskRow) -> dict[str, object]:
     kind = find_or_plain(row.kind)
     shown = len(kind.shown(row.task())) if kind.shows_examples else len(row.pairs)
     return {**asdict(row), "shown": shown, "asks": kind.asks}
+
+
+def _counted(kind: Kind, detail: str) -> str:
+    """Returns the jail's reason as people count: "output 0 differs" is "hidden example 1 differs"."""
+    what = "hidden example" if find_or_plain(kind).shows_examples else "output"
+    return re.sub(r"^output (\d+)\b", lambda match: f"{what} {int(match[1]) + 1}", detail)
+
+
+MOST_ANSWERS = 3
+"""So many different answers of the example are shown on the overview, the most frequent ones."""
+
+
+def example(run: LiveRun) -> dict[str, object] | None:
+    """Returns the newest task that was solved sometimes but not always, else the newest one, with equal answers once.
+
+    It is None before the first task, and where the archive cannot be read: the curves are still to be had.
+    """
+    try:
+        with run.archive() as archive:
+            wanted = (TaskQuery(least=0.01, most=0.99), TaskQuery())
+            found = (queries.find(archive, each, "step", descending=True, limit=1, offset=0) for each in wanted)
+            line = next(chain.from_iterable(found), None)
+            row = None if line is None else archive.one(TaskRow, line.id)
+            attempts = [] if row is None else queries.attempts_at(archive, row.id)
+    except RunError:
+        return None
+    if row is None:
+        return None
+    kind = find_or_plain(row.kind)
+    task = row.task()
+    counts = Counter((attempt.status, _answer(run, attempt, row.kind)) for attempt in attempts)
+    return {
+        "id": row.id,
+        "step": row.step,
+        "kind": f"{row.kind}: {kind.title}",
+        "author": "" if line is None or line.teacher == BANK else line.teacher,
+        "question": kind.write_question(task),
+        "answer": kind.recorded_answer(task),
+        "solved": sum(attempt.status == "correct" for attempt in attempts),
+        "attempts": len(attempts),
+        "answers": [
+            {"status": status, "text": text, "count": count}
+            for (status, text), count in counts.most_common(MOST_ANSWERS)
+        ],
+        "more": max(0, len(counts) - MOST_ANSWERS),
+    }
+
+
+def _answer(run: LiveRun, attempt: AttemptRow, kind: Kind) -> str:
+    """Returns an attempt's answer without its work, as `redqueen show` prints it."""
+    prompts = run.config().model.prompts
+    written = attempt.text if prompts == "completion" else taken_apart(prompts, kind, attempt.text).answer or ""
+    return answer_text(written, kind)
 
 
 def task_with_way(run: LiveRun, name: str) -> dict[str, object]:

@@ -10,31 +10,54 @@ from typing import Any, cast
 
 from redqueen.base.intervals import interval, mean
 from redqueen.base.plain_files import parse_json, read_plain
+from redqueen.extras.page.headline import trained
 from redqueen.extras.page.live_run import LiveRun
 from redqueen.extras.page.members import some_of
 from redqueen.extras.page.overview import panel_json
 from redqueen.run.recording.metrics.panel import Curves, Line, MetricChart, by_key, column, named, part
 from redqueen.store.archive import totals
 from redqueen.store.directory import RunError
+from redqueen.store.files import quoted
 from redqueen.store.lineage import Life, lives_in
 
 
 def evaluation(run: LiveRun) -> dict[str, object]:
     """Returns the table that `redqueen eval` left in the run's folder, or None and how to make one.
 
+    What was measured while the run trained is beside it.
+
     Raises RunError if it cannot be read.
     """
     run.directory.check_links()
     path = run.directory.evaluation
+    own = _in_training(run.lines())
     try:
         table: Any = parse_json(read_plain(path))
         if not isinstance(table, dict):
             raise ValueError("it holds no table")
     except FileNotFoundError:
-        return {"evaluation": None, "command": f"redqueen eval {run.directory.path} base"}
+        return {"evaluation": None, "own": own, "command": f"redqueen eval {quoted(run.directory.path)} base"}
     except (OSError, ValueError) as error:
         raise RunError(f"cannot read {path} ({error}): remove it and evaluate again") from error
-    return {"evaluation": cast(Mapping[str, Any], table), "command": ""}
+    return {"evaluation": cast(Mapping[str, Any], table), "own": own, "command": ""}
+
+
+def _in_training(lines: Sequence[Line]) -> dict[str, object] | None:
+    """Returns the newest held-out scores that the run measured itself, None if it has measured none."""
+    line = next((line for line in reversed(lines) if line.get("held_out")), None)
+    if line is None:
+        return None
+    held_out: Mapping[str, Any] = line["held_out"]
+    scores: Mapping[str, Mapping[str, Any]] = held_out["students"]
+    _, newborn = trained(line)
+    return {
+        "step": line["step"],
+        "problems": held_out["problems"],
+        "start": held_out["start"],
+        "students": [
+            {"name": name, **score, "newborn": name in newborn} for name, score in held_out["students"].items()
+        ],
+    }
 
 
 def matrix(run: LiveRun) -> dict[str, object]:
@@ -89,9 +112,9 @@ _CHARTS = (
     ),
     _chart(
         "decode_rows",
-        "Rows of a decode step",
+        "Texts written at once",
         "rows",
-        "Mean number of texts that are written at the same time. More of them use a GPU better.",
+        "Mean number of texts (rows) in a decode step. More of them use a GPU better.",
     ),
     _chart(
         "mfu",

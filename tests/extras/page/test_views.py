@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from redqueen.extras.page import app, comparison
+from redqueen.extras.page import comparison, views
 from tests.extras.page import drawn_run
 from tests.extras.page.conftest import page
 from tests.extras.page.test_app import ask
@@ -70,7 +70,7 @@ def test_operators_are_judged_by_their_children(tmp_path: Path) -> None:
 def test_the_controls_are_those_of_the_operators() -> None:
     from redqueen.method.operators import CONTROLS
 
-    assert set(app.CONTROLS) == set(CONTROLS)
+    assert set(views.CONTROLS) == set(CONTROLS)
 
 
 def test_a_task_leads_to_the_tasks_whose_teachers_were_shown_it(watched: Path, tmp_path: Path) -> None:
