@@ -80,7 +80,7 @@ def _row(arm: Arm, run: LiveRun) -> dict[str, object]:
         spent = budget(arm) if lines else None
         return {
             "title": arm.name,
-            "verdict": arm.runs[0].verdict.word,
+            "verdict": "too short to say" if arm.runs[0].verdict.too_short else arm.runs[0].verdict.word,
             "better": better(lines, config.evals.every, config.run.steps),
             "health": health(lines),
             "steps": lines[-1]["step"] if lines else 0,

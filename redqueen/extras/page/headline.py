@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypedDict
 
 from redqueen.base.intervals import LEVEL, Interval, interval_text, mean, t_quantile
@@ -18,6 +20,29 @@ MANY_GUESSED = 1 / 3
 """Above this share of tasks that can be guessed a right answer says little."""
 FEW_PROBLEMS = 100
 """With fewer held-out problems than this only a gain of about ten points or more can be shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """Up to where, or from where on, a share is healthy, and what is wrong beyond it."""
+
+    share: float
+    fault: str
+    most: bool = False
+
+    def holds(self, share: float) -> bool:
+        return share <= self.share if self.most else share >= self.share
+
+    @property
+    def words(self) -> str:
+        return f"at {'most' if self.most else 'least'} {self.share:.0%}"
+
+
+_LIMITS = {
+    "valid": _Limit(FEW_VALID, "Most proposals are refused."),
+    "contested": _Limit(FEW_CONTESTED, "Nearly all tasks are solved always or never, so nobody learns from them."),
+    "guessable": _Limit(MANY_GUESSED, "Many right answers can be guessed, and teach little.", most=True),
+}
 
 
 class HeadlineAnswer(TypedDict):
@@ -99,40 +124,40 @@ def health(lines: Sequence[Line]) -> HeadlineAnswer:
     recent = lines[-RECENT:]
     if not recent:
         return HeadlineAnswer(value="not known yet", text="No step has been played.", tone="open")
-    valid = mean(line.get("valid_rate") for line in recent)
-    contested = mean(contested_share(line) for line in recent)
-    guessed = mean(at(line, "guessable", "rate") for line in recent)
+    shares = {
+        "valid": mean(line.get("valid_rate") for line in recent),
+        "contested": mean(contested_share(line) for line in recent),
+        "guessable": mean(at(line, "guessable", "rate") for line in recent),
+    }
     # Where students play alone, nothing is proposed.
-    named = (("valid", valid, FEW_VALID), ("contested", contested, FEW_CONTESTED))
-    known = [(what, share, limit) for what, share, limit in named if share is not None]
-    faults: list[str] = []
-    if valid is not None and valid < FEW_VALID:
-        faults.append("Most proposals are refused.")
-    if contested is not None and contested < FEW_CONTESTED:
-        faults.append("Nearly all tasks are solved always or never, so nobody learns from them.")
-    if guessed is not None and guessed > MANY_GUESSED:
-        faults.append(f"{guessed:.0%} of the tasks can be guessed, so a right answer says little.")
-    limits = " and ".join(f"{limit:.0%} {what}" for what, _, limit in known)
-    text = " ".join([*faults, f"{_period(recent)}; healthy from {limits} on." if known else "Nothing was counted."])
-    value = ", ".join(f"{share:.0%} {what}" for what, share, _ in known) or "not known"
-    return HeadlineAnswer(value=value, text=text, tone="bad" if faults else "good" if known else "open")
+    known = {name: share for name, share in shares.items() if share is not None}
+    if not known:
+        return HeadlineAnswer(value="not known", text=f"{_period(recent)} nothing was counted.", tone="open")
+    faults = {name: _LIMITS[name].fault for name, share in known.items() if not _LIMITS[name].holds(share)}
+    # What can be guessed is a detail, unless it is a fault.
+    value = ", ".join(f"{share:.0%} {name}" for name, share in known.items() if name != "guessable" or name in faults)
+    healthy = ", ".join(f"{_LIMITS[name].words} {name}" for name in known)
+    text = " ".join([*faults.values(), f"{_period(recent)}; healthy: {healthy}."])
+    return HeadlineAnswer(value=value, text=text, tone="bad" if faults else "good")
 
 
 def winners(lines: Sequence[Line]) -> HeadlineAnswer | None:
-    """Returns who won the games of the last steps; None before the first game, and where students play alone."""
+    """Returns who won the games of the last steps, if that is no chance; None without a game."""
     recent = lines[-RECENT:]
     won = {
         side: int(sum(count or 0 for count in column(recent, "outcomes", side)))
         for side in ("student", "teacher", "draw")
     }
-    played = sum(won.values())
-    if not played:
+    if not any(won.values()):
         return None
-    first, second = ("student", "teacher") if won["student"] >= won["teacher"] else ("teacher", "student")
-    value = f"{first}s, {won[first]} to {won[second]}" if won[first] > won[second] else f"even, {won[first]} each"
-    drawn = f", {won['draw']} drawn" if won["draw"] else ""
-    games = "1 game" if played == 1 else f"{played} games"
-    text = f"{_period(recent)}: {games}{drawn}. Students win by solving more than usual, teachers if they solve less."
+    lead = won["student"] - won["teacher"]
+    # Two equal sides are further apart than this in one of twenty runs.
+    clear = abs(lead) > 1.96 * math.sqrt(won["student"] + won["teacher"])
+    value = ("students" if lead > 0 else "teachers") if clear else "nobody clearly"
+    text = (
+        f"{_period(recent)}: students won {won['student']}, teachers {won['teacher']}, {won['draw']} drawn. "
+        "A student wins by solving more than usual."
+    )
     return HeadlineAnswer(value=value, text=text, tone="open")
 
 

@@ -183,6 +183,7 @@ def overview(run: LiveRun) -> dict[str, object]:
     config = run.config()
     verdict = run.verdict()
     drawn = with_bands([panel_json(panel) for panel in panels(lines, run.directory.own_metrics())])
+    drawn = [_from_start(panel, lines) for panel in drawn]
     asked = [{**panel, "question": question_of(panel["key"], panel["section"])} for panel in drawn]
     return {
         "verdict": None if verdict.too_short else some_of(verdict, "title", "word", "reason"),
@@ -216,6 +217,19 @@ def with_bands(drawn: list[Drawn]) -> list[Drawn]:
         elif not key.startswith("sigma-"):
             shown.append(panel)
     return shown
+
+
+def _from_start(panel: Drawn, lines: Sequence[Line]) -> Drawn:
+    """Returns the panel of held-out problems with what the start solved drawn at step 0, where it was measured."""
+    if panel["key"] != "held-out-students" or not panel["curves"]:
+        return panel
+    first = lines[0].get("members") or {}
+    start = panel["curves"][0]["values"][0]
+    began = {panel["curves"][0]["label"], *(name for name, member in first.items() if member.get("born") == 0)}
+    curves = [
+        {**curve, "values": [start if curve["label"] in began else None, *curve["values"]]} for curve in panel["curves"]
+    ]
+    return {**panel, "steps": [0, *panel["steps"]], "curves": curves}
 
 
 def _rating_band(ratings: Drawn, sigmas: Drawn) -> Drawn:

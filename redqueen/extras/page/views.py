@@ -48,7 +48,6 @@ def _in_training(lines: Sequence[Line]) -> dict[str, object] | None:
     if line is None:
         return None
     held_out: Mapping[str, Any] = line["held_out"]
-    scores: Mapping[str, Mapping[str, Any]] = held_out["students"]
     _, newborn = trained(line)
     return {
         "step": line["step"],
