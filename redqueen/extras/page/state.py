@@ -71,11 +71,11 @@ def views_of(population: PopulationConfig, evolution: EvolutionConfig) -> list[s
     having = {
         "overview": True,
         "evaluation": True,
-        "tasks": True,
         "league": agents > 1,
         "matrix": bool(population.teachers) and agents > 1,
         "tree": evolution.enabled,
         "operators": evolution.enabled,
+        "tasks": True,
         "machine": True,
         "settings": True,
     }
