@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from typing import Any, TypeVar, cast, get_args
@@ -15,6 +15,7 @@ from redqueen.errors import UserError
 from redqueen.extras.page.live_run import LiveRun, UnknownError
 from redqueen.method.matchmaking import BANK
 from redqueen.method.prompts import taken_apart
+from redqueen.method.seeds import AUTHOR
 from redqueen.records import Kind, Status
 from redqueen.store.archive import queries, search
 from redqueen.store.archive.queries import Sort, TaskQuery
@@ -22,6 +23,7 @@ from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import AttemptRow, MatchRow, MeasureRow, ProposalRow, TaskRow
 from redqueen.store.archive.search import Where
 from redqueen.store.directory import RunError
+from redqueen.store.files import damage_of
 from redqueen.store.tasks import given_program
 from redqueen.tasks.kinds import find_or_plain, names
 
@@ -259,16 +261,17 @@ def example(run: LiveRun) -> dict[str, object] | None:
     It is None before the first task, and where the archive cannot be read: the curves are still to be had.
     """
     try:
-        with run.archive() as archive:
+        with damage_of(run.directory.path), run.archive() as archive:
             wanted = (TaskQuery(least=0.01, most=0.99), TaskQuery())
             found = (queries.find(archive, each, "step", descending=True, limit=1, offset=0) for each in wanted)
             line = next(chain.from_iterable(found), None)
             row = None if line is None else archive.one(TaskRow, line.id)
-            attempts = [] if row is None else queries.attempts_at(archive, row.id)
+            return None if row is None else _example(run, row, queries.attempts_at(archive, row.id))
     except RunError:
         return None
-    if row is None:
-        return None
+
+
+def _example(run: LiveRun, row: TaskRow, attempts: Sequence[AttemptRow]) -> dict[str, object]:
     kind = find_or_plain(row.kind)
     task = row.task()
     counts = Counter((attempt.status, _answer(run, attempt, row.kind)) for attempt in attempts)
@@ -276,7 +279,7 @@ def example(run: LiveRun) -> dict[str, object] | None:
         "id": row.id,
         "step": row.step,
         "kind": f"{row.kind}: {kind.title}",
-        "author": "" if line is None or line.teacher == BANK else line.teacher,
+        "author": "" if row.author == AUTHOR else row.author,
         "question": kind.write_question(task),
         "answer": kind.recorded_answer(task),
         "solved": sum(attempt.status == "correct" for attempt in attempts),
