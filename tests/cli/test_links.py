@@ -30,9 +30,9 @@ THERE = (
 # What commands write that is not there yet, or only while they write.
 FILES = (
     *("run.sqlite-wal", "run.sqlite-shm", "run.sqlite-journal"),
-    *("evaluation.json", "report.html", "now.json", "trackers.json"),
+    *("evaluation.json", "report.html", "now.json", "stopped.json", "trackers.json"),
     *(f".{name}.tmp" for name in ("config.json", "environment.json", "metrics.jsonl", "evaluation.json")),
-    *(".report.html.tmp", ".now.json.tmp", ".trackers.json.tmp"),
+    *(".report.html.tmp", ".now.json.tmp", ".stopped.json.tmp", ".trackers.json.tmp"),
 )
 FOLDERS = (
     *("tensorboard", "wandb", "checkpoints/step-000003"),

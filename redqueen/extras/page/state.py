@@ -71,7 +71,7 @@ def views_of(population: PopulationConfig, evolution: EvolutionConfig) -> list[s
     having = {
         "overview": True,
         "evaluation": True,
-        "league": agents > 1,
+        "league": agents > 1 and (bool(population.teachers) or evolution.enabled),
         "matrix": bool(population.teachers) and agents > 1,
         "tree": evolution.enabled,
         "operators": evolution.enabled,
