@@ -31,6 +31,8 @@ _QUESTIONS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
 )
 """Each question, the charts that answer it, and the sections whose other charts do. The order is that of the page."""
 QUESTIONS = (*(question for question, _, _ in _QUESTIONS), "Other charts")
+_OF_TEACHERS = QUESTIONS[2:6]
+"""What is asked of tasks that teachers write, and of games. Students alone have neither."""
 
 
 def question_of(key: str, section: str) -> str:
@@ -147,7 +149,12 @@ def _winners(lines: Sequence[Line]) -> dict[str, Any]:
 def _solved(lines: Sequence[Line]) -> dict[str, Any]:
     kinds = named(lines, "solve_rate_by_kind")
     curves = [{"label": kind, "values": column(lines, "solve_rate_by_kind", kind)} for kind in kinds]
-    note = "Right answers by kind of task, in sample: it rises if students learn, and if teachers write easier tasks."
+    proposed = any(line.get("valid_rate") is not None for line in lines)
+    note = "Right answers by kind of task, in sample."
+    if proposed:
+        note = (
+            "Right answers by kind of task, in sample: it rises if students learn, and if teachers write easier tasks."
+        )
     return _chart(lines, "solved", "How much do students solve?", "share", note, curves)
 
 
@@ -173,6 +180,14 @@ def _values(curve: Mapping[str, Any]) -> bool:
     return bool(set(curve["values"]) - {None})
 
 
+def panels_of(run: LiveRun) -> list[Panel]:
+    """Returns the panels that can have content in this run."""
+    drawn = panels(run.lines(), run.directory.own_metrics())
+    if run.config().population.teachers:
+        return drawn
+    return [panel for panel in drawn if question_of(panel.key, panel.section) not in _OF_TEACHERS]
+
+
 Drawn = dict[str, Any]
 """A panel as `static/charts.js` draws it."""
 
@@ -182,7 +197,7 @@ def overview(run: LiveRun) -> dict[str, object]:
     lines = run.lines()
     config = run.config()
     verdict = run.verdict()
-    drawn = with_bands([panel_json(panel) for panel in panels(lines, run.directory.own_metrics())])
+    drawn = with_bands([panel_json(panel) for panel in panels_of(run)])
     drawn = [_from_start(panel, lines) for panel in drawn]
     asked = [{**panel, "question": question_of(panel["key"], panel["section"])} for panel in drawn]
     return {

@@ -21,11 +21,11 @@ from redqueen.extras.page.headline import better
 from redqueen.extras.page.inline import document, table
 from redqueen.extras.page.live_run import LiveRun
 from redqueen.extras.page.members import league, tree
-from redqueen.extras.page.overview import overview
+from redqueen.extras.page.overview import overview, panels_of
 from redqueen.extras.page.state import state, views_of
 from redqueen.extras.page.tasks import task_view
 from redqueen.extras.page.views import evaluation, matrix
-from redqueen.run.recording.metrics import Panel, panels
+from redqueen.run.recording.metrics import Panel
 from redqueen.store.archive import queries
 from redqueen.store.archive.queries import TaskQuery
 from redqueen.store.directory import RunError, write_text
@@ -172,7 +172,7 @@ def markdown(run: LiveRun) -> str:
     if rows := trend_rows(verdict):
         blocks.append(_table(HEAD, rows))
     blocks += _evaluation(evaluation(run)["evaluation"])
-    shown = [panel for panel in panels(lines, run.directory.own_metrics()) if not panel.key.startswith(_LEFT_OUT)]
+    shown = [panel for panel in panels_of(run) if not panel.key.startswith(_LEFT_OUT)]
     blocks += [
         "## Course",
         "Means over the first and the last quarter of the steps. Rates are in sample: measured on the tasks that the "

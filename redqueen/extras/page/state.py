@@ -132,10 +132,11 @@ def course(run: LiveRun) -> Course:
     """Returns whether a process of this machine trains the run, and if not, whether there is something left to do."""
     if run.directory.is_locked():
         return "running"
+    # Also after the last step: it may be that more of them were asked for, and the session could not begin.
+    if run.stopped().get("error"):
+        return "failed"
     newest = run.newest()
-    if newest and newest["step"] >= run.config().run.steps:
-        return "finished"
-    return "failed" if run.stopped().get("error") else "stopped"
+    return "finished" if newest and newest["step"] >= run.config().run.steps else "stopped"
 
 
 def _counted(number: int, what: str) -> str:

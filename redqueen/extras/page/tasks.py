@@ -247,8 +247,9 @@ def _task(row: TaskRow) -> dict[str, object]:
 
 def _counted(kind: Kind, detail: str) -> str:
     """Returns the jail's reason as people count: "output 0 differs" is "hidden example 1 differs"."""
-    what = "hidden example" if find_or_plain(kind).shows_examples else "output"
-    return re.sub(r"^output (\d+)\b", lambda match: f"{what} {int(match[1]) + 1}", detail)
+    # Of other kinds a student is asked for one pair alone.
+    several = find_or_plain(kind).shows_examples
+    return re.sub(r"^output (\d+)", lambda at: f"hidden example {int(at[1]) + 1}" if several else "the output", detail)
 
 
 MOST_ANSWERS = 3

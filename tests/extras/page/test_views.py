@@ -53,7 +53,7 @@ def test_a_fixed_task_is_nobodys_and_examples_are_counted_from_one(watched: Path
     assert fixed["proposal"]["why"] == "A fixed task: no teacher wrote it, so nobody is paid for it."
     assert fixed["fixed"]
     assert {attempt["detail"] for attempt in fixed["attempts"]} == {"hidden example 1 differs"}
-    assert {attempt["detail"] for attempt in ask(page(run), "task", id=other)["attempts"]} == {"output 1 differs"}
+    assert {attempt["detail"] for attempt in ask(page(run), "task", id=other)["attempts"]} == {"the output differs"}
 
 
 def test_a_resumed_run_has_a_session_more(watched: Path, tmp_path: Path) -> None:
