@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 from benchmarks.report import Report, finish, log
 from benchmarks.synthetic_run import Size, SyntheticRun
 from redqueen.extras.page.app import make_app
-from redqueen.extras.page.folder import Folder
+from redqueen.extras.page.live_run import Folder
 from redqueen.store.directory import RunDirectory
 
 AIM_MS = 300

@@ -28,8 +28,7 @@ from redqueen.evals.held_out import reserved_tasks
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
 from redqueen.extras.page.live_run import LiveRun
-from redqueen.extras.page.task import task_view
-from redqueen.extras.page.tasks import browse
+from redqueen.extras.page.tasks import browse, task_view
 from redqueen.method.advantages import advantages
 from redqueen.method.fitness import lcb
 from redqueen.method.games import par_by

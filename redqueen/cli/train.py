@@ -11,7 +11,6 @@ from redqueen.base.machine import clock, on_sigterm
 from redqueen.cli.listening import Lines
 from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import Config
-from redqueen.records import Kind
 from redqueen.run import session
 from redqueen.run.recording.held_out import held_out_lines
 from redqueen.run.recording.terminal import LineReporter, LiveReporter, legend, members_table
@@ -54,15 +53,15 @@ def _attached(config: Config) -> Callbacks:
 class _Training(Lines):
     """Also prints what is about to run, and what the numbers of a step mean."""
 
-    kinds: tuple[Kind, ...] = ()
+    legend = ""
 
     def opening(self, config: Config, directory: RunDirectory) -> None:
-        self.kinds = config.game.kinds
+        self.legend = legend(config.game.kinds, alone=not config.population.teachers)
         introduce(config, directory)
 
     def training(self) -> None:
         console.print("the time left is shown after the first step; its first compilation takes some seconds more")
-        console.print(legend(self.kinds))
+        console.print(self.legend)
 
 
 def _run(directory: RunDirectory, train: Callable[[], None]) -> int:

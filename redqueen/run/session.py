@@ -224,7 +224,11 @@ def _train(
     for line in warnings_about(config):
         attached.listener.warning(line)
     attached.listener.opening(fitted, directory)
-    with _writing(directory), open_players(fitted, attached.verifier, attached.listener.warning) as players:
+    with (
+        directory.stop_kept(),
+        _writing(directory),
+        open_players(fitted, attached.verifier, attached.listener.warning) as players,
+    ):
         if saved is None:
             # Weights in another number format are other weights. On another processor auto may choose another one,
             # where the run could neither be resumed nor evaluated.

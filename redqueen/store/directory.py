@@ -9,7 +9,8 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
@@ -57,6 +58,8 @@ class RunDirectory:
         self.metrics_file = path / "metrics.jsonl"
         self.now_file = path / "now.json"
         """What a process that trains here is doing. It is there only while one does, or after a kill."""
+        self.stop_file = path / "stopped.json"
+        """Why the newest session ended before its last step; "" if a person or a batch system stopped it."""
         self.config_file = path / "config.json"
         self._lock: int | None = None
         self._made: list[Path] = []
@@ -200,6 +203,20 @@ class RunDirectory:
         before = data.get("resumed")
         write_json(file, {**data, "resumed": [*(before if isinstance(before, list) else []), dict(session)]})
 
+    @contextmanager
+    def stop_kept(self) -> Generator[None]:
+        """Keeps why a session ends before its last step, for those who look at the run later."""
+        self.stop_file.unlink(missing_ok=True)
+        try:
+            yield
+        except BaseException as error:
+            stopped = isinstance(error, KeyboardInterrupt)
+            said = "" if stopped else (str(error).strip() or type(error).__name__)
+            # A full disk may be the reason, and then it must stay the error.
+            with suppress(OSError):
+                write_json(self.stop_file, {"error": said.splitlines()[-1] if said else ""})
+            raise
+
     def saved(self) -> list[int]:
         """Returns the steps that have a checkpoint, in order."""
         return saved_steps(self.checkpoints)
@@ -305,7 +322,7 @@ def occupied(path: Path, besides: str = "") -> bool:
 def _is_of_a_start(name: str) -> bool:
     """Returns whether a new run makes a file or folder of this name before its first checkpoint."""
     return name in (_LOCK, "checkpoints", "metrics.jsonl") or name.lstrip(".").startswith(
-        ("config.json", "environment.json", "run.sqlite")
+        ("config.json", "environment.json", "run.sqlite", "stopped.json")
     )
 
 

@@ -18,7 +18,7 @@ from redqueen.analysis.compare.gains import gain_charts, other_problems
 from redqueen.analysis.compare.summary import budget, quantities
 from redqueen.base.intervals import Interval, interval
 from redqueen.errors import UserError
-from redqueen.extras.page.report.comparison import comparison_page
+from redqueen.extras.page.comparison import comparison_page
 from redqueen.store.directory import RunDirectory, RunError
 from tests.cli.running import redqueen
 

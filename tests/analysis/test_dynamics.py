@@ -65,6 +65,26 @@ def test_a_short_run_is_undecided_and_says_why() -> None:
     assert verdict([]).word == "undecided"
 
 
+def alone(solve: ArrayLike, contested: ArrayLike = 0.4) -> list[StepMetrics]:
+    """Lines of a run of students alone: nobody writes programs, so they have no size."""
+    members = {"S0": {"role": "student"}, "S1": {"role": "student"}}
+    return [{**line, "lines_by_kind": {"code_o": None}, "members": members} for line in lines(solve, 1, contested)]
+
+
+def test_a_run_without_teachers_gets_a_word_from_its_solve_rate() -> None:
+    jitter = noise(1, 0.03)
+    assert verdict(alone(0.3 + 0.4 * T + jitter)).word == "learning"
+    assert verdict(alone(0.7 - 0.4 * T + jitter)).word == "forgetting"
+    assert verdict(alone(0.97 + jitter / 5)).word == "solved"
+    assert verdict(alone(0.5 + jitter, contested=0.4 - 0.38 * T)).word == "disengagement"
+    found = verdict(alone(0.5 + jitter))
+    assert (found.word, found.title, found.too_short) == ("undecided", "Fixed tasks", False)
+    short = verdict(alone(0.3 + 0.4 * T)[:20])
+    assert (short.reason, short.too_short) == ("Too short: 20 steps are played, and the rule needs 24.", True)
+    # With a teacher the rule needs the size of what it writes.
+    assert verdict(lines(0.3 + 0.4 * T, 4)).title == "Curriculum"
+
+
 def test_noise_seldom_gets_a_word() -> None:
     # docs/reference/METRICS.md has the shares of 1,000 runs each: 1 to 2 %.
     for persistence in (0.0, 0.5):

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from redqueen.errors import UserError
 from redqueen.extras.page.app import VIEWS, make_app
-from redqueen.extras.page.folder import Folder
+from redqueen.extras.page.live_run import Folder
 from tests.cli.conftest import SMALL
 from tests.cli.running import redqueen
 
@@ -30,9 +30,9 @@ THERE = (
 # What commands write that is not there yet, or only while they write.
 FILES = (
     *("run.sqlite-wal", "run.sqlite-shm", "run.sqlite-journal"),
-    *("evaluation.json", "report.html", "now.json", "trackers.json"),
+    *("evaluation.json", "report.html", "now.json", "stopped.json", "trackers.json"),
     *(f".{name}.tmp" for name in ("config.json", "environment.json", "metrics.jsonl", "evaluation.json")),
-    *(".report.html.tmp", ".now.json.tmp", ".trackers.json.tmp"),
+    *(".report.html.tmp", ".now.json.tmp", ".stopped.json.tmp", ".trackers.json.tmp"),
 )
 FOLDERS = (
     *("tensorboard", "wandb", "checkpoints/step-000003"),

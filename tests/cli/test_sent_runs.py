@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from redqueen import plugins
 from redqueen.api import Run
 from redqueen.extras.page.app import VIEWS, make_app
-from redqueen.extras.page.folder import Folder
+from redqueen.extras.page.live_run import Folder
 from redqueen.jail import Probe, pool
 from redqueen.plugins import PluginError
 from redqueen.store.directory import RunDirectory

@@ -167,6 +167,21 @@ def test_what_trackers_know_the_run_by_is_kept(run: RunDirectory) -> None:
         assert run.tracker_ids() == {}
 
 
+def test_why_a_session_ended_is_kept_until_the_next_one(run: RunDirectory) -> None:
+    with pytest.raises(RunError), run.stop_kept():
+        raise RunError("first line\nthe disk is full")
+    assert json.loads(run.stop_file.read_text()) == {"error": "the disk is full"}
+    with pytest.raises(KeyboardInterrupt), run.stop_kept():
+        raise KeyboardInterrupt
+    assert json.loads(run.stop_file.read_text()) == {"error": ""}
+    with pytest.raises(AssertionError), run.stop_kept():
+        raise AssertionError
+    assert json.loads(run.stop_file.read_text()) == {"error": "AssertionError"}
+    with run.stop_kept():
+        assert not run.stop_file.exists()
+    assert not run.stop_file.exists()
+
+
 def test_rewinding_drops_the_steps_after_it(run: RunDirectory) -> None:
     for step in range(1, 6):
         run.append_metrics({"step": step})

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from redqueen.analysis.drawing import write
 from redqueen.extras.page.app import make_app
-from redqueen.extras.page.folder import Folder
+from redqueen.extras.page.live_run import Folder
 from redqueen.extras.studies.lineage_figure import draw
 from redqueen.method.verifier import LocalVerifier
 from redqueen.store import lineage as tree

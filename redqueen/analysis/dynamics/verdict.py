@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from redqueen.analysis.dynamics.oscillation import Oscillation, oscillation
 from redqueen.analysis.dynamics.trend import SHORTEST, Trend, trend
@@ -18,7 +18,7 @@ from redqueen.run.recording.metrics.panel import Line, contested_share
 from redqueen.store.metrics import StepMetrics
 from redqueen.tasks.kinds import find_or_plain
 
-Word = Literal["collapse", "arms race", "disengagement", "undecided"]
+Word = Literal["collapse", "arms race", "disengagement", "solved", "learning", "forgetting", "undecided"]
 
 SOLVED = 0.9
 """A solve rate of at least this is close to 1, and at most 1 minus this close to 0."""
@@ -47,6 +47,15 @@ class RunVerdict:
     """What the size is counted in."""
     oscillation: Oscillation | None
     """Of the solve rate."""
+    alone: bool
+    """Whether students play alone, on fixed tasks: then there is no curriculum to judge, only the solve rate."""
+    too_short: bool
+    """Whether the run has too few steps for any word."""
+
+    @property
+    def title(self) -> str:
+        """What the word is about."""
+        return "Fixed tasks" if self.alone else "Curriculum"
 
 
 def verdict(lines: Sequence[StepMetrics]) -> RunVerdict:
@@ -57,7 +66,13 @@ def verdict(lines: Sequence[StepMetrics]) -> RunVerdict:
     solve_rate = trend(solve_rates)
     contested = trend([contested_share(line) for line in lines])
     size = trend(sizes)
-    word, reason = _decide(solve_rate, contested, size)
+    alone = _alone(lines)
+    found: tuple[Word, str] | None = None
+    if solve_rate is not None and contested is not None and alone:
+        found = _of_fixed_tasks(solve_rate, contested)
+    elif solve_rate is not None and contested is not None and size is not None:
+        found = _decide(solve_rate, contested, size)
+    word, reason = found or ("undecided", _too_short(len(lines)))
     return RunVerdict(
         word=word,
         reason=reason,
@@ -66,13 +81,46 @@ def verdict(lines: Sequence[StepMetrics]) -> RunVerdict:
         size=size,
         size_of=size_of,
         oscillation=oscillation(solve_rates),
+        alone=alone,
+        too_short=found is None,
     )
 
 
-def _decide(solve_rate: Trend | None, contested: Trend | None, size: Trend | None) -> tuple[Word, str]:
+def _alone(lines: Sequence[Line]) -> bool:
+    """Returns whether students play without a teacher, as far as the newest line knows its members."""
+    members: Mapping[str, Mapping[str, Any]] = (lines[-1].get("members") or {}) if lines else {}
+    return bool(members) and all(member.get("role") == "student" for member in members.values())
+
+
+def _too_short(steps: int) -> str:
+    if steps < SHORTEST:
+        return f"Too short: {steps} steps are played, and the rule needs {SHORTEST}."
+    return f"Fewer than {SHORTEST} of the {steps} steps have a solve rate and valid tasks."
+
+
+def _of_fixed_tasks(solve_rate: Trend, contested: Trend) -> tuple[Word, str]:
+    """Returns the word and its reason where nobody writes tasks."""
+    solved = f"the solve rate went from {solve_rate.first:.2f} to {solve_rate.last:.2f}, in sample"
+    if solve_rate.last >= SOLVED:
+        return "solved", f"Nearly every task is solved ({solve_rate.last:.2f}): only harder ones teach more."
+    if contested.last < CONTESTED:
+        return "disengagement", _uncontested(contested)
+    if solve_rate.rises and solve_rate.change.mean >= CLIMB:
+        return "learning", f"The tasks stay the same, and {solved}."
+    if solve_rate.falls and solve_rate.change.mean <= -CLIMB:
+        return "forgetting", f"The tasks stay the same, and {solved}."
+    return "undecided", f"The solve rate changed too little to tell: {solved}."
+
+
+def _uncontested(contested: Trend) -> str:
+    return (
+        f"Only {contested.last:.0%} of the tasks are contested: the others are solved always or never, "
+        "so nobody learns from them."
+    )
+
+
+def _decide(solve_rate: Trend, contested: Trend, size: Trend) -> tuple[Word, str]:
     """Returns the word and its reason. The order of the questions is a part of the rule."""
-    if solve_rate is None or contested is None or size is None:
-        return "undecided", f"Too short: the rule needs {SHORTEST} steps with a solve rate and valid tasks."
     climbs = solve_rate.rises and solve_rate.change.mean >= CLIMB
     drops = solve_rate.falls and solve_rate.change.mean <= -CLIMB
     grows = size.rises and size.change.mean >= GROWTH * size.first
@@ -84,10 +132,7 @@ def _decide(solve_rate: Trend | None, contested: Trend | None, size: Trend | Non
     if solve_rate.last >= SOLVED and not grows:
         return "collapse", f"Nearly every task is solved ({solve_rate.last:.2f}) and the programs do not grow."
     if contested.last < CONTESTED:
-        return "disengagement", (
-            f"Only {contested.last:.0%} of the tasks are contested: the others are solved always or never, "
-            "so nobody learns from them."
-        )
+        return "disengagement", _uncontested(contested)
     if grows and not drops and 1 - SOLVED <= solve_rate.last <= SOLVED:
         return "arms race", f"The programs grew and the students kept up: {solved}."
     if grows and drops:

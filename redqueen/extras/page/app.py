@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from itertools import chain
+import contextlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from statistics import fmean
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -18,165 +15,18 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from redqueen.base.intervals import interval, mean
+from redqueen.base.server import HOST, bind, serve
 from redqueen.errors import UserError
 from redqueen.extras.page.comparison import comparison
-from redqueen.extras.page.folder import Folder, UnknownError
 from redqueen.extras.page.headline import better
-from redqueen.extras.page.live_run import LiveRun
+from redqueen.extras.page.live_run import Folder, LiveRun, UnknownError
 from redqueen.extras.page.members import league, member, tree
-from redqueen.extras.page.overview import overview, panel_json
-from redqueen.extras.page.settings import settings
-from redqueen.extras.page.state import stamp_of, state
-from redqueen.extras.page.task import task_with_way
-from redqueen.extras.page.tasks import browse
-from redqueen.extras.page.views import evaluation, matrix
+from redqueen.extras.page.overview import overview
+from redqueen.extras.page.state import settings, stamp_of, state
+from redqueen.extras.page.tasks import browse, task_with_way
+from redqueen.extras.page.views import evaluation, machine, matrix, operators
 from redqueen.jail.service.app import is_local
-from redqueen.run.recording.metrics.panel import Curves, Line, MetricChart, by_key, column, named, part
 from redqueen.store.files import damage_of, to_json
-from redqueen.store.lineage import Life, lives_in
-
-# What the machine did: speed, use of the device and memory, phase by phase, from `throughput` in metrics.jsonl.
-
-
-def _chart(key: str, title: str, unit: str, note: str) -> MetricChart:
-    def curves(lines: Sequence[Line], name: str) -> Curves:
-        # A phase that does nothing of the kind has zeros.
-        return {phase: values for phase, values in part(key)(lines, name).items() if any(values)}
-
-    return MetricChart(f"machine-{key.replace('_', '-')}", title, note, curves, unit)
-
-
-def _of_main_process(lines: Sequence[Line], name: str) -> Curves:
-    # The most so far is the same for all phases of a step, but for those before it grew.
-    def most(line: Line) -> float | None:
-        found = [phase.get("host_gib") for phase in (line.get(name) or {}).values()]
-        return max((value for value in found if value is not None), default=None)
-
-    return {"main process": tuple(map(most, lines))}
-
-
-_CHARTS = (
-    _chart("sampled_per_second", "Tokens sampled a second", "tokens / s", "Tokens sampled in a second of sampling."),
-    _chart(
-        "trained_rows_per_second",
-        "Tokens trained a second",
-        "tokens / s",
-        "Tokens through the model in a second of training, those of prompts included.",
-    ),
-    _chart(
-        "decode_rows",
-        "Rows of a decode step",
-        "rows",
-        "Mean number of texts that are written at the same time. More of them use a GPU better.",
-    ),
-    _chart(
-        "mfu",
-        "Use of the device",
-        "share",
-        "Model FLOPs over what the device could do in bf16 in the same time (MFU). Unknown where its peak is.",
-    ),
-    _chart("device_gib", "Memory of the GPU", "GiB", "The most that tensors had on the GPU in the phase."),
-    MetricChart(
-        "machine-host-gib",
-        "Memory of the main process",
-        "The most that the run's main process has had so far.",
-        _of_main_process,
-        "GiB",
-    ),
-    _chart("prompt_tokens", "Prompt tokens", "tokens", "Tokens of prompts that were computed for sampling."),
-)
-_SECONDS = MetricChart("machine-step-seconds", "Seconds of a step", "Wall time by phase.", by_key, "seconds")
-_ENVIRONMENT = ("gpu", "processor", "cores", "device", "dtype", "threads")
-
-
-def machine(run: LiveRun) -> dict[str, object]:
-    """Returns the charts, a row for each phase, and what the run says of its machine."""
-    lines = run.lines()
-    environment = run.environment()
-    drawn = [chart.panel(lines, "throughput", "machine", "") for chart in _CHARTS]
-    drawn.append(_SECONDS.panel(lines, "seconds", "machine", ""))
-    return {
-        "phases": _phases(lines),
-        "machine": [(name, str(environment[name])) for name in _ENVIRONMENT if environment.get(name) is not None],
-        "panels": [panel_json(panel) for panel in drawn if panel.curves],
-    }
-
-
-def _phases(lines: Sequence[Line]) -> list[dict[str, object]]:
-    """Returns the means of each phase over the last quarter of the steps, and its share of their time."""
-    quarter = lines[-max(1, len(lines) // 4) :]
-    total = sum(value or 0 for value in column(quarter, "seconds", "total"))
-    rows: list[dict[str, object]] = []
-    for phase in named(quarter, "seconds"):
-        if phase == "total":
-            continue
-        seconds = column(quarter, "seconds", phase)
-        share = sum(value or 0 for value in seconds) / total if total else None
-        rows.append({"phase": phase, "seconds": mean(seconds), "share": share})
-    return rows
-
-
-# Which operators' children did well: each operator's births, beside the parents that they came from.
-
-CONTROLS = ("copy_parent", "linear_mean", "fresh")
-"""The operators that all others have to beat, as in `redqueen.method.operators`, which needs torch."""
-
-
-def operators(run: LiveRun) -> dict[str, object]:
-    """Returns a row for each role and operator that made a child, the best first, with all its children."""
-    with run.archive() as archive:
-        everybody = lives_in(archive)
-    born = [life for life in everybody if life.parents]
-    parents = set(chain.from_iterable(life.parents for life in born))
-    gains = _held_out(run.lines())
-    groups: dict[tuple[str, str], list[Life]] = {}
-    for life in born:
-        groups.setdefault((life.role, life.operator), []).append(life)
-    rows = [_row(role, operator, children, parents, gains) for (role, operator), children in groups.items()]
-    return {"rows": sorted(rows, key=lambda row: (row["role"] != "teacher", -_order(row["change"])))}
-
-
-def _row(
-    role: str, operator: str, children: Sequence[Life], parents: set[str], gains: Mapping[str, float]
-) -> dict[str, Any]:
-    changes = {life.name: change for life in children if (change := _change(life)) is not None}
-    gained = interval(list(changes.values()))
-    held_out = [gains[life.name] for life in children if life.name in gains]
-    return {
-        "role": role,
-        "operator": operator,
-        "control": operator in CONTROLS,
-        "children": [
-            {"name": life.name, "change": changes.get(life.name), "lives": life.died is None, "born": life.born}
-            for life in children
-        ],
-        "living": sum(life.died is None for life in children),
-        "parents": sum(life.name in parents for life in children),
-        "age": fmean(life.age for life in children),
-        "change": None if gained is None else asdict(gained),
-        "held_out": mean(held_out),
-    }
-
-
-def _change(life: Life) -> float | None:
-    """Returns a child's last fitness less that of its fitter parent at the birth."""
-    before = life.parent_fitness[0] if life.parent_fitness else None
-    return None if before is None or life.last is None or not life.games else life.last - before
-
-
-def _held_out(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Returns the last known gain of each student on held-out problems."""
-    gains: dict[str, float] = {}
-    for line in lines:
-        scores: Mapping[str, Any] = (line.get("held_out") or {}).get("students") or {}
-        gains.update({name: score["gain"] for name, score in scores.items()})
-    return gains
-
-
-def _order(change: Mapping[str, float] | None) -> float:
-    return float("-inf") if change is None else change["mean"]
-
 
 # Who may ask the page, and what a browser may do with it.
 
@@ -288,8 +138,10 @@ def _summary(folder: Folder, name: str) -> dict[str, object]:
             now = state(run, folder.title(name))
             lines = run.lines()
             solved = lines[-1].get("solve_rate") if lines else None
-            answer = better(lines, run.config().evals.every)
-            word = run.verdict().word
+            config = run.config()
+            answer = better(lines, config.evals.every, config.run.steps)
+            verdict = run.verdict()
+            word = "" if verdict.too_short else verdict.word
             return {"name": name, **now, "better": answer["value"], "verdict": word, "solve_rate": solved}
     except UserError as error:
         return {"name": name, "title": folder.title(name), "error": str(error)}
@@ -320,3 +172,22 @@ async def _no_page(request: Request, error: Exception) -> Response:
 async def _refused(request: Request, error: Exception) -> Response:
     del request
     return JSONResponse({"error": str(error)}, 404 if isinstance(error, UnknownError) else 400)
+
+
+# The command.
+
+
+def run_watch(run: Path, port: int | None) -> int:
+    """Serves the page until Ctrl-C; returns the exit code. Raises UserError if there is no run, or no free port."""
+    folder = Folder(run)
+    names = folder.names()
+    listener = bind(port)
+    what = str(run) if folder.single else f"{run}: {len(names)} {'run' if len(names) == 1 else 'runs'}"
+    chosen = listener.getsockname()[1]
+    print(f"watching {what}; Ctrl-C ends")
+    print(f"from another machine: ssh -L {chosen}:{HOST}:{chosen} THIS_MACHINE, then the same address there")
+    # Flushed, because a script that starts the command reads the address from a pipe.
+    print(f"http://{HOST}:{chosen}/", flush=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        serve(make_app(folder), listener)
+    return 0

@@ -31,7 +31,7 @@ def report(
     It has what redqueen watch shows, and says in words what the run is doing: collapse, arms race, disengagement or
     undecided. The file needs no other file and no network.
     """
-    from redqueen.extras.page.report_command import run_report
+    from redqueen.extras.page.report import run_report
 
     raise typer.Exit(run_report(run, out, as_markdown=markdown, repository=push))
 
@@ -49,7 +49,7 @@ def watch(
     The page shows curves, members, matches and every task with its attempts. It answers to this machine only, and it
     reads only; it may be opened while the run is trained.
     """
-    from redqueen.extras.page.watch_command import run_watch
+    from redqueen.extras.page.app import run_watch
 
     raise typer.Exit(run_watch(run, port))
 

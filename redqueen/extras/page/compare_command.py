@@ -14,8 +14,8 @@ from redqueen.analysis.compare.gains import gain_charts
 from redqueen.analysis.compare.summary import BUDGET_HEAD, Budget, Quantity, budget_rows, quantity_rows
 from redqueen.cli.tables import plain_table, progress_console, table_console
 from redqueen.errors import UserError
+from redqueen.extras.page.comparison import comparison_page
 from redqueen.extras.page.headline import better, health
-from redqueen.extras.page.report.comparison import comparison_page
 from redqueen.store.directory import write_text
 from redqueen.store.files import to_json
 
@@ -75,7 +75,7 @@ def _show(read: Sequence[Arm], costs: Sequence[Budget], table: Sequence[Quantity
     better_title, curriculum_title, health_title = (question.title for question in QUESTIONS)
     console.print(better_title, style="bold")
     for run in runs_of(read):
-        answer = better(run.lines, run.config.evals.every)
+        answer = better(run.lines, run.config.evals.every, run.config.run.steps)
         console.print(f"{run.name}: {answer['value']}. {answer['text']}", soft_wrap=True)
     console.print(f"\n{curriculum_title}", style="bold")
     names = [arm.name for arm in read]
@@ -87,7 +87,7 @@ def _show(read: Sequence[Arm], costs: Sequence[Budget], table: Sequence[Quantity
     for run in runs_of(read):
         answer = health(run.lines)
         console.print(f"{run.name}: {answer['value']}. {answer['text']}", soft_wrap=True)
-        console.print(f"  {run.verdict.word}. {run.verdict.reason}", soft_wrap=True)
+        console.print(f"  {run.verdict.title}: {run.verdict.word}. {run.verdict.reason}", soft_wrap=True)
     console.print()
     budgets = plain_table(*BUDGET_HEAD)
     for row in budget_rows(costs):

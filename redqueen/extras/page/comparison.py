@@ -1,22 +1,23 @@
-"""Two or more runs of a folder beside one another: their settings, what they came to, and their curves."""
+"""Runs beside one another, on the live page and in the file that `redqueen compare --out` writes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from html import escape
 from typing import Any
 
-from redqueen.analysis.compare.arms import Arm, ComparedRun
-from redqueen.analysis.compare.charts import answering, charts
-from redqueen.analysis.compare.gains import gain_charts
-from redqueen.analysis.compare.summary import budget
+from redqueen.analysis.compare.arms import Arm, ComparedRun, runs_of
+from redqueen.analysis.compare.charts import Chart, answering, charts
+from redqueen.analysis.compare.gains import KEY, gain_charts
+from redqueen.analysis.compare.summary import BUDGET_HEAD, Quantity, budget, budget_rows, quantity_rows, run_row
 from redqueen.config import Config
 from redqueen.config.keys import keys
 from redqueen.errors import UserError
-from redqueen.extras.page.folder import Folder
 from redqueen.extras.page.headline import better, health
-from redqueen.extras.page.live_run import LiveRun
-from redqueen.extras.page.report.comparison import chart_panel, folded_panels
-from redqueen.extras.page.settings import setting_of
+from redqueen.extras.page.inline import document, table
+from redqueen.extras.page.live_run import Folder, LiveRun
+from redqueen.extras.page.overview import QUESTIONS, question_of
+from redqueen.extras.page.state import setting_of
 from redqueen.run.recording.metrics import panels
 from redqueen.store.files import damage_of
 
@@ -42,7 +43,8 @@ def comparison(folder: Folder, names: Sequence[str]) -> dict[str, object]:
     begun = [arm for arm in arms if arm.runs[0].lines]
     shown = [chart for chart in charts(begun) if chart.curves]
     answers = answering([*gain_charts(begun), *shown])
-    first = [chart_panel(chart, question.title) for question, drawn in answers for chart in drawn]
+    titles = [arm.name for arm in arms]
+    first = [chart_panel(chart, question.title, titles) for question, drawn in answers for chart in drawn]
     keys_shown = {panel["key"] for panel in first}
     return {
         **choice,
@@ -50,7 +52,7 @@ def comparison(folder: Folder, names: Sequence[str]) -> dict[str, object]:
         "differ": _differ([arm.runs[0].config for arm in arms]),
         "first": first,
         "panels": folded_panels(
-            chart for chart in shown if chart.key not in keys_shown and chart.panel.key != _OF_STUDENTS
+            (chart for chart in shown if chart.key not in keys_shown and chart.panel.key != _OF_STUDENTS), titles
         ),
     }
 
@@ -74,11 +76,12 @@ def _arm(name: str, run: LiveRun) -> Arm:
 def _row(arm: Arm, run: LiveRun) -> dict[str, object]:
     with damage_of(run.directory.path):
         lines = run.lines()
+        config = run.config()
         spent = budget(arm) if lines else None
         return {
             "title": arm.name,
-            "verdict": arm.runs[0].verdict.word,
-            "better": better(lines, run.config().evals.every),
+            "verdict": "too short to say" if arm.runs[0].verdict.too_short else arm.runs[0].verdict.word,
+            "better": better(lines, config.evals.every, config.run.steps),
             "health": health(lines),
             "steps": lines[-1]["step"] if lines else 0,
             "tokens": spent.tokens_sampled + spent.tokens_trained if spent else 0,
@@ -94,3 +97,78 @@ def _differ(configs: Sequence[Config]) -> list[dict[str, Any]]:
         if len(set(values)) > 1:
             rows.append({"key": key, "values": values})
     return rows
+
+
+# The file, with one curve an arm.
+
+
+def comparison_page(arms: Sequence[Arm], charts: Sequence[Chart], quantities: Sequence[Quantity]) -> str:
+    """Returns the page."""
+    answers = answering(charts)
+    first = [chart for _, shown in answers for chart in shown]
+    names = [arm.name for arm in arms]
+    data = {
+        "overview": [chart_panel(chart, question.title, names) for question, shown in answers for chart in shown],
+        "others": folded_panels((chart for chart in charts if chart not in first), names),
+    }
+    return document("Comparison · Red Queen", _body(arms, quantities), data, "compare.js")
+
+
+def folded_panels(charts: Iterable[Chart], arms: Sequence[str]) -> list[dict[str, object]]:
+    """Returns charts as `static/views/folded_charts.js` draws them: with their questions, in the order of these."""
+    asked = [(question_of(chart.panel.key, chart.panel.section), chart) for chart in charts]
+    asked.sort(key=lambda pair: QUESTIONS.index(pair[0]))
+    return [{**chart_panel(chart, chart.panel.section, arms), "question": question} for question, chart in asked]
+
+
+def chart_panel(chart: Chart, section: str, arms: Sequence[str]) -> dict[str, object]:
+    """Returns a chart as `static/charts.js` draws it. An arm has one colour, also where others have no curve."""
+    panel = chart.panel
+    curves: list[dict[str, object]] = []
+    for curve in chart.curves:
+        points = curve.points
+        drawn: dict[str, object] = {
+            "label": curve.arm,
+            "hue": arms.index(curve.arm),
+            "values": [point and point.mean for point in points],
+        }
+        if any(point is not None and point.low is not None for point in points):
+            drawn["low"] = [point and point.low for point in points]
+            drawn["high"] = [point and point.high for point in points]
+        curves.append(drawn)
+    return {
+        "key": chart.key,
+        "section": section,
+        "title": chart.title,
+        "unit": panel.unit,
+        "note": panel.note,
+        "low": panel.low,
+        "high": panel.high,
+        "steps": chart.steps,
+        "curves": curves,
+        "along": chart.along,
+        # Each run measured held-out problems at its own steps.
+        "joined": panel.key.startswith("held-out"),
+        # A gain has no limits but a zero, and few steps, which need no smoothing.
+        "plain": panel.key == KEY,
+        "zero": panel.key == KEY,
+    }
+
+
+def _body(arms: Sequence[Arm], quantities: Sequence[Quantity]) -> str:
+    budgets = table(BUDGET_HEAD, budget_rows([budget(arm) for arm in arms]))
+    changes = quantity_rows(quantities, len(arms), "→", "–")
+    numbers = table(["first → last quarter of the steps", *(arm.name for arm in arms)], changes)
+    fields = [run_row(run) for run in runs_of(arms)]
+    runs = table(list(fields[0]), [list(map(str, row.values())) for row in fields])
+    return (
+        '<header><div class="top"><strong id="title">Comparison</strong>'
+        '<button id="theme" type="button"></button></div>'
+        f'<div id="facts">{escape(" · ".join(arm.name for arm in arms))}</div></header>'
+        f'<main class="report"><section id="overview"></section><h2>Budgets and verdicts</h2>{budgets}'
+        f"<h2>Numbers</h2>{numbers}"
+        '<p class="soft">Means over the runs of an arm, with 95 % intervals over runs from two runs on. Rates are in '
+        "sample: measured on the tasks that the members train on.</p>"
+        '<section id="others"></section>'
+        f"<h2>Runs</h2>{runs}</main>"
+    )

@@ -1,4 +1,4 @@
-"""One run as the page reads it: its small files, kept until they change, and its archive."""
+"""The runs of a page: one run or all runs in a folder, each read again only where it has changed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class LiveRun:
 
     def stamp(self) -> str:
         """Returns a text that changes whenever the run has something new to show. It costs no reading."""
-        return " ".join(f"{when}-{size}" for when, size in stamp(self._metrics, self.directory.evaluation))
+        files = (self._metrics, self.directory.evaluation, self.directory.stop_file)
+        return " ".join(f"{when}-{size}" for when, size in stamp(*files))
 
     def config(self) -> Config:
         """Returns the run's configuration. Raises RunError if it cannot be read."""
@@ -56,6 +57,11 @@ class LiveRun:
         """Returns now.json, what the present step is doing; {} where no process trains."""
         self.directory.check_links()
         return read_object(self.directory.now_file)
+
+    def stopped(self) -> dict[str, Any]:
+        """Returns stopped.json, why the run ended before its last step; {} where that is not known."""
+        self.directory.check_links()
+        return read_object(self.directory.stop_file)
 
     def sessions(self) -> list[dict[str, Any]]:
         """Returns what environment.json says of each session, the first one's and then those that resumed the run."""
@@ -144,3 +150,55 @@ def _stamp(file: Path) -> tuple[int, int]:
     except OSError as error:
         raise RunError(f"cannot read {file}: {error.strerror}") from error
     return (status.st_mtime_ns, status.st_size)
+
+
+# The runs that one page shows.
+
+_DEPTH = 3
+"""How many folders below the given one a run may be: a sweep has its runs in runs/COMBINATION-SEED."""
+
+
+class UnknownError(RunError):
+    """What was asked for is not in the run, or there is no such run."""
+
+
+class Folder:
+    """Finds runs by name. A name is a path relative to the folder; "" is the folder itself."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises RunError if there is no such folder, or no run in it."""
+        self.path = path
+        self.single = (path / "config.json").exists()
+        self._runs: dict[str, LiveRun] = {}
+        self._mutex = threading.Lock()
+        if not self.names():
+            # The same line as for every other command that is given no run.
+            RunDirectory(path).config()
+
+    def names(self) -> list[str]:
+        """Returns the runs that are there now, in order of their names."""
+        if self.single:
+            return [""]
+        names: list[str] = []
+        for folder, below, files in os.walk(self.path):
+            where = Path(folder).relative_to(self.path)
+            if "config.json" in files:
+                names.append(where.as_posix())
+            # A run holds checkpoints and no runs; hidden folders are nobody's runs.
+            too_deep = len(where.parts) >= _DEPTH
+            below[:] = [] if too_deep or "config.json" in files else sorted(n for n in below if n[0] != ".")
+        return names
+
+    def run(self, name: str) -> LiveRun:
+        """Returns the run of this name. Raises UnknownError if there is none."""
+        with self._mutex:
+            if name not in self._runs:
+                # A name is looked up among those found and never joined to a path as it came.
+                if name not in self.names():
+                    raise UnknownError(f"{self.path} holds no run '{name}'")
+                self._runs[name] = LiveRun(self.path / name)
+            return self._runs[name]
+
+    def title(self, name: str) -> str:
+        """Returns what a person calls the run."""
+        return name or self.path.resolve().name

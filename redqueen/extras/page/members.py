@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict
 
-from redqueen.extras.page.folder import UnknownError
-from redqueen.extras.page.live_run import LiveRun
+from redqueen.extras.page.live_run import LiveRun, UnknownError
 from redqueen.store.archive import queries, totals
 from redqueen.store.archive.queries import Sort, TaskQuery
 from redqueen.store.archive.reader import ArchiveReader

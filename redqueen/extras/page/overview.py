@@ -8,11 +8,39 @@ from typing import Any
 
 from redqueen.analysis.compare.gains import mean_gain
 from redqueen.base.intervals import mean
-from redqueen.extras.page.headline import RECENT, better, health
+from redqueen.extras.page.headline import FEW_CONTESTED, FEW_VALID, RECENT, better, health, trained, winners
 from redqueen.extras.page.live_run import LiveRun
-from redqueen.extras.page.questions import QUESTIONS, question_of
+from redqueen.extras.page.members import some_of
+from redqueen.extras.page.tasks import example
 from redqueen.run.recording.metrics import Panel, panels
 from redqueen.run.recording.metrics.panel import Line, column, contested_share, named
+
+_QUESTIONS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    (
+        "Do students learn?",
+        ("held-out-students", "held-out", "solve-rate", "solve-rate-by-kind", "rewards", "verdicts"),
+        (),
+    ),
+    ("Are the tasks valid, and worth solving?", ("valid-rate", "rejections", "contested", "guessable"), ("dynamics",)),
+    ("Are the tasks hard and long?", (), ("complexity",)),
+    ("Are the tasks new?", ("new-ideas", "new-shapes", "new-paths", "seed-references", "task-bank"), ()),
+    ("How much have the tasks covered?", (), ("coverage",)),
+    ("Who wins?", ("outcomes",), ("league",)),
+    ("What does it cost?", ("tokens", "tokens-by-phase", "seconds"), ()),
+    ("How does the training go?", (), ("training",)),
+)
+"""Each question, the charts that answer it, and the sections whose other charts do. The order is that of the page."""
+QUESTIONS = (*(question for question, _, _ in _QUESTIONS), "Other charts")
+_OF_TEACHERS = QUESTIONS[2:6]
+"""What is asked of tasks that teachers write, and of games. Students alone have neither."""
+
+
+def question_of(key: str, section: str) -> str:
+    """Returns the question of a panel: the one that names it, else that of its section."""
+    named = (question for question, keys, _ in _QUESTIONS if key in keys)
+    of_section = (question for question, _, sections in _QUESTIONS if section in sections)
+    return next(named, None) or next(of_section, QUESTIONS[-1])
+
 
 # The four charts that the overview opens with: better than the start, healthy, who wins, how hard.
 
@@ -33,7 +61,7 @@ def _gain(lines: Sequence[Line]) -> dict[str, Any]:
     measured = [line for line in lines if line.get("held_out")]
     if not measured:
         return _chart([], "gain", "", "", "", [])
-    students: list[Scores] = [line["held_out"]["students"] for line in measured]
+    students: list[Scores] = [trained(line)[0] for line in measured]
     first: Mapping[str, Any] = lines[0].get("members") or {}
     # Its axis ends where those of the other charts do.
     newest: int = lines[-1]["step"]
@@ -45,7 +73,7 @@ def _gain(lines: Sequence[Line]) -> dict[str, Any]:
         values = [(scores.get(name) or {}).get(key) for scores in students]
         return [start, *(None if value is None else 100 * value for value in values), *beyond]
 
-    ever = named([line["held_out"] for line in measured], "students")
+    ever = named([{"students": scores} for scores in students], "students")
     shown = _shown(ever, lines[-1].get("members") or {}, students[-1])
     curves: list[dict[str, Any]] = [
         {"label": name, "values": course(name, "gain"), "low": course(name, "low"), "high": course(name, "high")}
@@ -58,6 +86,10 @@ def _gain(lines: Sequence[Line]) -> dict[str, Any]:
         "Right answers on held-out problems, which nobody is trained or selected by: percentage points from the start, "
         "with 95 % intervals over problems. A student is better if its band is above 0."
     )
+    # A line that stays at 0, without an interval, is an empty chart to a reader.
+    curves = [
+        curve for curve in curves if any(value for key in ("values", "low", "high") for value in curve.get(key, ()))
+    ]
     gained = _chart(measured, "gain", "Better than the start?", "points", note, curves)
     steps = [0, *gained["steps"], *([newest] if beyond else [])]
     return {**gained, "steps": steps, "plain": True, "zero": True}
@@ -78,8 +110,16 @@ def _health(lines: Sequence[Line]) -> dict[str, Any]:
         {"label": "valid proposals", "values": [line.get("valid_rate") for line in lines]},
         {"label": "contested tasks", "values": [contested_share(line) for line in lines]},
     ]
-    note = "Only tasks that a student solves sometimes, but not always, teach it something. In sample."
-    return _chart(lines, "health", "Healthy? Valid and contested", "share", note, curves)
+    limits = (FEW_VALID, FEW_CONTESTED)
+    known = [(curve, limit) for curve, limit in zip(curves, limits, strict=True) if _values(curve)]
+    words = " and ".join(f"{limit:.0%} {curve['label']}" for curve, limit in known)
+    note = (
+        "Only tasks that a student solves sometimes, but not always, teach it something. In sample. "
+        f"Healthy from {words} on: the dotted lines."
+    )
+    titles = " and ".join(str(curve["label"]).split()[0] for curve, _ in known)
+    chart = _chart(lines, "health", f"Healthy? {titles.capitalize()}", "share", note, curves)
+    return {**chart, "limits": [limit for _, limit in known]}
 
 
 def _winners(lines: Sequence[Line]) -> dict[str, Any]:
@@ -109,7 +149,12 @@ def _winners(lines: Sequence[Line]) -> dict[str, Any]:
 def _solved(lines: Sequence[Line]) -> dict[str, Any]:
     kinds = named(lines, "solve_rate_by_kind")
     curves = [{"label": kind, "values": column(lines, "solve_rate_by_kind", kind)} for kind in kinds]
-    note = "Right answers by kind of task, in sample: it rises if students learn, and if teachers write easier tasks."
+    proposed = any(line.get("valid_rate") is not None for line in lines)
+    note = "Right answers by kind of task, in sample."
+    if proposed:
+        note = (
+            "Right answers by kind of task, in sample: it rises if students learn, and if teachers write easier tasks."
+        )
     return _chart(lines, "solved", "How much do students solve?", "share", note, curves)
 
 
@@ -126,8 +171,21 @@ def _chart(
         "low": 0 if unit == "share" else None,
         "high": 1 if unit == "share" else None,
         "steps": [line["step"] for line in lines],
-        "curves": [curve for curve in curves if set(curve["values"]) - {None}],
+        "curves": [curve for curve in curves if _values(curve)],
     }
+
+
+def _values(curve: Mapping[str, Any]) -> bool:
+    """Returns whether a curve has a value."""
+    return bool(set(curve["values"]) - {None})
+
+
+def panels_of(run: LiveRun) -> list[Panel]:
+    """Returns the panels that can have content in this run."""
+    drawn = panels(run.lines(), run.directory.own_metrics())
+    if run.config().population.teachers:
+        return drawn
+    return [panel for panel in drawn if question_of(panel.key, panel.section) not in _OF_TEACHERS]
 
 
 Drawn = dict[str, Any]
@@ -137,13 +195,17 @@ Drawn = dict[str, Any]
 def overview(run: LiveRun) -> dict[str, object]:
     """Returns the first answers, the verdict so far, and all panels. Raises RunError if the run cannot be read."""
     lines = run.lines()
+    config = run.config()
     verdict = run.verdict()
-    drawn = with_bands([panel_json(panel) for panel in panels(lines, run.directory.own_metrics())])
+    drawn = with_bands([panel_json(panel) for panel in panels_of(run)])
+    drawn = [_from_start(panel, lines) for panel in drawn]
     asked = [{**panel, "question": question_of(panel["key"], panel["section"])} for panel in drawn]
     return {
-        "verdict": {"word": verdict.word, "reason": verdict.reason},
-        "better": better(lines, run.config().evals.every),
+        "verdict": None if verdict.too_short else some_of(verdict, "title", "word", "reason"),
+        "better": better(lines, config.evals.every, config.run.steps),
         "health": health(lines),
+        "winners": winners(lines),
+        "example": example(run) if lines else None,
         "first": first_charts(lines),
         "kinds": by_kind(lines),
         "panels": sorted(asked, key=lambda panel: QUESTIONS.index(panel["question"])),
@@ -172,6 +234,19 @@ def with_bands(drawn: list[Drawn]) -> list[Drawn]:
     return shown
 
 
+def _from_start(panel: Drawn, lines: Sequence[Line]) -> Drawn:
+    """Returns the panel of held-out problems with what the start solved drawn at step 0, where it was measured."""
+    if panel["key"] != "held-out-students" or not panel["curves"]:
+        return panel
+    first = lines[0].get("members") or {}
+    start = panel["curves"][0]["values"][0]
+    began = {panel["curves"][0]["label"], *(name for name, member in first.items() if member.get("born") == 0)}
+    curves = [
+        {**curve, "values": [start if curve["label"] in began else None, *curve["values"]]} for curve in panel["curves"]
+    ]
+    return {**panel, "steps": [0, *panel["steps"]], "curves": curves}
+
+
 def _rating_band(ratings: Drawn, sigmas: Drawn) -> Drawn:
     deviations = {curve["label"]: curve["values"] for curve in sigmas["curves"]}
     curves: list[Drawn] = []
@@ -183,18 +258,25 @@ def _rating_band(ratings: Drawn, sigmas: Drawn) -> Drawn:
     return {**ratings, "note": f"{ratings['note']} The band is one sigma on both sides.", "curves": curves}
 
 
+FEW_TASKS = 30
+"""Among kinds with fewer tasks than this in the last quarter none is said to be the best."""
+
+
 def by_kind(lines: Sequence[Line]) -> dict[str, object]:
-    """Returns a row for each kind of task, and the steps that they are over."""
+    """Returns a row for each kind of task, the best one if that can be said, and the steps that they are over."""
     quarter = lines[-max(1, len(lines) // 4) :] if lines else []
-    kinds = named(quarter, "valid_rate_by_kind")
+    rows = [_kind(quarter, kind) for kind in named(quarter, "valid_rate_by_kind")]
+    judged = [row for row in rows if row["tasks"] >= FEW_TASKS]
+    best = max(judged, key=lambda row: row["contested"]) if len(judged) > 1 else None
     return {
         "first": quarter[0]["step"] if quarter else 0,
         "last": quarter[-1]["step"] if quarter else 0,
-        "rows": [_kind(quarter, kind) for kind in kinds],
+        "rows": rows,
+        "best": best["kind"] if best and best["contested"] else None,
     }
 
 
-def _kind(lines: Sequence[Line], kind: str) -> dict[str, object]:
+def _kind(lines: Sequence[Line], kind: str) -> dict[str, Any]:
     tasks = [count or 0 for count in column(lines, "tasks_by_kind", kind)]
     contested = [count or 0 for count in column(lines, "contested_by_kind", kind)]
     rates = [rate or 0 for rate in column(lines, "solve_rate_by_kind", kind)]

@@ -1,14 +1,20 @@
-"""What a run is doing now."""
+"""What a run is doing now, what it was told and where it ran."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal, cast
 
+from redqueen.config import Config, EvolutionConfig, PopulationConfig
+from redqueen.config.keys import as_text, describe
+from redqueen.config.recipes import recipe
+from redqueen.errors import UserError
 from redqueen.extras.page.live_run import LiveRun
+from redqueen.store.files import quoted
 from redqueen.tasks.kinds import find_or_plain
 
-Course = Literal["running", "finished", "stopped"]
+Course = Literal["running", "finished", "stopped", "failed"]
 RECENT = 5
 """Over so many of the last steps is said how long a step takes."""
 
@@ -32,6 +38,8 @@ def state(run: LiveRun, title: str) -> dict[str, object]:
     now = course(run)
     population = config.population
     who = f"{_counted(population.teachers, 'teacher')} and {_counted(population.students, 'student')}"
+    if not population.teachers:
+        who = f"{_counted(population.students, 'student')} alone, on fixed tasks"
     if population.single_agent:
         who = "a single agent in both roles"
     return {
@@ -51,7 +59,59 @@ def state(run: LiveRun, title: str) -> dict[str, object]:
         "written": _age(lines[-1].get("time")) if lines else None,
         "kinds": {name: find_or_plain(name).title for name in config.game.kinds},
         "stamp": run.stamp(),
+        "reason": _reason(run) if now in ("stopped", "failed") else "",
+        "next": _next(run, now),
+        "views": views_of(config.population, config.evolution),
     }
+
+
+def views_of(population: PopulationConfig, evolution: EvolutionConfig) -> list[str]:
+    """Returns the views of a run that can have content: one of students alone has no match, and so on."""
+    agents = 1 if population.single_agent else population.teachers + population.students
+    having = {
+        "overview": True,
+        "evaluation": True,
+        "league": agents > 1 and (bool(population.teachers) or evolution.enabled),
+        "matrix": bool(population.teachers) and agents > 1,
+        "tree": evolution.enabled,
+        "operators": evolution.enabled,
+        "tasks": True,
+        "machine": True,
+        "settings": True,
+    }
+    return [name for name, shown in having.items() if shown]
+
+
+def _reason(run: LiveRun) -> str:
+    """Returns why a run ended before its last step, as far as it is known."""
+    kept = run.stopped()
+    if error := kept.get("error"):
+        return f"It ended with: {str(error)[:500]}"
+    if kept:
+        return "It was stopped by Ctrl-C or SIGTERM."
+    if run.now():
+        return "Its process ended without a word: killed (out of memory?), or the machine went down."
+    return ""
+
+
+def _next(run: LiveRun, now: Course) -> list[dict[str, str]]:
+    """Returns the commands that a person is most likely to want next, the first one first."""
+    path = quoted(run.directory.path)
+    read = ("Read its tasks in a terminal", f"redqueen show {path}")
+    resume = ("Go on from the last checkpoint", f"redqueen train --resume {path}")
+    use = [
+        ("Evaluate it on held-out problems", f"redqueen eval {path} base"),
+        ("Ask its students something", f"redqueen ask {path}"),
+        ("Export the best student", f"redqueen export {path} best-student student"),
+    ]
+    saved = run.directory.saved()
+    if now == "running":
+        found = [read]
+    elif not saved:
+        found = []
+    else:
+        found = use if now == "finished" else [resume, *(use if saved[-1] else [])]
+    return [{"what": what, "command": command} for what, command in found]
 
 
 def stamp_of(run: LiveRun) -> dict[str, object]:
@@ -72,6 +132,9 @@ def course(run: LiveRun) -> Course:
     """Returns whether a process of this machine trains the run, and if not, whether there is something left to do."""
     if run.directory.is_locked():
         return "running"
+    # Also after the last step: it may be that more of them were asked for, and the session could not begin.
+    if run.stopped().get("error"):
+        return "failed"
     newest = run.newest()
     return "finished" if newest and newest["step"] >= run.config().run.steps else "stopped"
 
@@ -90,3 +153,60 @@ def _age(time: str | None) -> float | None:
     if time is None:
         return None
     return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds())
+
+
+# Every setting with its default and its recipe's value, and the sessions.
+
+
+def settings(run: LiveRun) -> dict[str, object]:
+    """Returns the settings and the environment. Raises RunError if the run cannot be read."""
+    config = run.config()
+    named = _recipe(config.recipe)
+    rows: list[dict[str, object]] = []
+    for key in describe(Config):
+        value = setting_of(config, key.name)
+        by_recipe = None if named is None else setting_of(named, key.name)
+        told = key.default if by_recipe is None else by_recipe
+        rows.append(
+            {
+                "key": key.name,
+                "value": value,
+                "default": key.default,
+                "recipe": by_recipe,
+                "text": key.text,
+                # What is left to the machine is kept as the machine chose it, and no person did.
+                "chosen": value != told and told != "auto",
+            }
+        )
+    return {
+        "recipe": config.recipe,
+        "settings": rows,
+        "sessions": [_flat(session) for session in run.sessions() if session],
+    }
+
+
+def setting_of(config: Config, key: str) -> str:
+    """Returns the value of `learning.lr` as it is written on the command line."""
+    value: Any = config
+    for name in key.split("."):
+        value = getattr(value, name)
+    return as_text(value)
+
+
+def _recipe(name: str) -> Config | None:
+    # A run may come from a version that had other recipes.
+    try:
+        return recipe(name)
+    except UserError:
+        return None
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Returns names and values, those of a mapping in a mapping as `libraries.torch`."""
+    rows: list[tuple[str, str]] = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            rows += _flat(cast(Mapping[str, Any], value), f"{prefix}{name}.")
+        else:
+            rows.append((prefix + name, "none" if value is None else str(value)))
+    return rows

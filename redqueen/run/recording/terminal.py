@@ -29,13 +29,15 @@ _ALL_COLUMNS = 76
 _NARROW = 100
 
 
-def legend(kinds: Sequence[Kind]) -> str:
-    """Returns what the words and numbers of a step's line mean."""
+def legend(kinds: Sequence[Kind], *, alone: bool = False) -> str:
+    """Returns what the words and numbers of a step's line mean. Students alone have no proposals and no games."""
     titles = ", ".join(find(kind).puzzle for kind in kinds)
     text = (
-        f"valid: proposals that run and repeat; {', '.join(short_names(kinds))}: right answers by kind ({titles}); "
-        "contested: tasks of each kind solved sometimes, not always; games: won by students-drawn-teachers"
+        f"{', '.join(short_names(kinds))}: right answers by kind ({titles}); "
+        "contested: tasks of each kind solved sometimes, not always"
     )
+    if not alone:
+        text = f"valid: proposals that run and repeat; {text}; games: won by students-drawn-teachers"
     return textwrap.fill(text, 112)
 
 
@@ -137,26 +139,27 @@ def _broken(fragments: Sequence[str], width: int | None) -> list[str]:
 def members_table(line: StepMetrics, width: int | None = None) -> Table:
     """Returns the population with ratings, records and parents, fittest first within each role.
 
-    Members that have played no game come last in their role: their fitness is their parents'. In a narrow terminal,
-    of `width` columns, the table leaves out births and parents.
+    A member that has played no game has no fitness of its own, and comes last in its role. Students alone never play
+    one. In a narrow terminal, of `width` columns, the table leaves out births and parents.
     """
     table = Table(box=None, pad_edge=False)
-    names = ["member", "role", "rating", "fitness", "won-drawn-lost", "born", "parents"]
+    games = any(any(member["record"]) for member in line["members"].values())
+    names = ["member", "role", *(["rating", "fitness", "won-drawn-lost"] if games else []), "born", "parents"]
     if width is not None and width < _ALL_COLUMNS:
-        names = names[:5]
+        names = names[:-2]
     for name in names:
         table.add_column(name, justify="right" if name in ("rating", "fitness") else "left", no_wrap=True)
     for name, member in sorted(line["members"].items(), key=_teachers_then_fittest):
-        cells = [
-            name,
-            member["role"],
-            f"{member['mu']:.1f} ± {member['sigma']:.1f}",
-            number(member["fitness"]),
-            "-".join(map(str, member["record"])),
-            f"step {member['born']}" if member["born"] else "start",
-            "+".join(member["parents"]) or "-",
-        ]
-        table.add_row(*cells[: len(names)])
+        cells = {
+            "member": name,
+            "role": member["role"],
+            "rating": f"{member['mu']:.1f} ± {member['sigma']:.1f}",
+            "fitness": number(member["fitness"] if any(member["record"]) else None),
+            "won-drawn-lost": "-".join(map(str, member["record"])),
+            "born": f"step {member['born']}" if member["born"] else "start",
+            "parents": "+".join(member["parents"]) or "-",
+        }
+        table.add_row(*(cells[column] for column in names))
     return table
 
 

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from redqueen.evals import paper
 from redqueen.extras.page.app import make_app
-from redqueen.extras.page.folder import Folder
+from redqueen.extras.page.live_run import Folder
 from redqueen.method.verifier import LocalVerifier
 from redqueen.store.directory import RunDirectory
 from tests import toy

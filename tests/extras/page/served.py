@@ -11,7 +11,7 @@ import uvicorn
 
 from redqueen.base.server import bind
 from redqueen.extras.page.app import make_app
-from redqueen.extras.page.folder import Folder
+from redqueen.extras.page.live_run import Folder
 
 
 @contextmanager

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from redqueen.analysis.hues import HUES
+from redqueen.config import EvolutionConfig, PopulationConfig
 from redqueen.extras.page.app import PAGES, STATIC, VIEWS
-from redqueen.extras.page.folder import Folder
+from redqueen.extras.page.live_run import Folder
+from redqueen.extras.page.state import views_of
 from redqueen.jail.service.app import is_local
 from redqueen.store.archive.rows import MemberRow
 from redqueen.store.archive.writer import Archive
@@ -52,13 +53,6 @@ def test_nothing_in_the_scripts_parses_markup_or_text_as_code() -> None:
         assert words == [], file
 
 
-def test_charts_have_the_hues_of_the_figures() -> None:
-    named = re.search(r"HUES = \[([^\]]*)\]", (STATIC / "series.js").read_text())
-    assert named
-    found = re.findall(r'"(#\w+)"', named[1])
-    assert found == list(HUES[: len(found)])
-
-
 def test_the_state_says_who_plays_and_how_far_the_run_is(client: TestClient) -> None:
     state = ask(client, "state")
     assert state["title"] == "first"
@@ -79,6 +73,47 @@ def test_a_run_that_is_trained_is_running(watched: Path, tmp_path: Path) -> None
     finally:
         trainer.unlock()
     assert ask(client, "state")["course"] == "finished"
+
+
+def test_the_state_says_what_can_be_typed_next(watched: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(watched / "first", tmp_path / "run"))
+    client = page(run)
+    commands = [each["command"].split()[1] for each in ask(client, "state")["next"]]
+    assert commands == ["eval", "ask", "export"]
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join(lines[:2]))
+    stopped = ask(client, "state")
+    assert stopped["next"][0]["command"] == f"redqueen train --resume {run}"
+    before = ask(client, "stamp")
+    (run / "stopped.json").write_text('{"error": "cannot write: the disk is full"}')
+    # The page asks again, and says why.
+    assert ask(client, "stamp") != before
+    failed = ask(client, "state")
+    assert (failed["course"], failed["reason"]) == ("failed", "It ended with: cannot write: the disk is full")
+    (run / "stopped.json").write_text('{"error": ""}')
+    assert ask(client, "state")["course"] == "stopped"
+    assert "Ctrl-C" in ask(client, "state")["reason"]
+
+
+NAV = re.findall(r'"(/\w*)"', re.findall(r"const NAV = \[([^\]]*)\]", (STATIC / "main.js").read_text())[0])
+"""The tabs of the page."""
+
+
+def test_views_without_content_are_left_out(client: TestClient) -> None:
+    assert ask(client, "state")["views"] == [path.strip("/") or "overview" for path in NAV]
+    alone = views_of(PopulationConfig(teachers=0, students=1), EvolutionConfig(enabled=False))
+    assert alone == ["overview", "evaluation", "tasks", "machine", "settings"]
+    pair = views_of(PopulationConfig(teachers=1, students=1), EvolutionConfig(enabled=False))
+    assert pair == ["overview", "evaluation", "league", "matrix", "tasks", "machine", "settings"]
+
+
+def test_the_overview_has_a_task_with_its_answers(client: TestClient) -> None:
+    example = ask(client, "overview")["example"]
+    found = ask(client, "task", id=example["id"])
+    assert example["attempts"] == len(found["attempts"]) == 4
+    assert example["solved"] == sum(attempt["status"] == "correct" for attempt in found["attempts"])
+    assert sum(each["count"] for each in example["answers"]) <= 4
+    assert "f(" in example["question"]
 
 
 def test_the_overview_has_panels_with_points(client: TestClient) -> None:
@@ -267,7 +302,7 @@ def test_a_folder_of_runs_lists_them(watched: Path) -> None:
     found = ask(client, "runs")["runs"]
     assert [run["name"] for run in found] == ["first", "second"]
     # Beside one another without being opened: is it better, what does it do, how much is solved.
-    assert {(run["better"], run["verdict"]) for run in found} == {("not measured", "undecided")}
+    assert {(run["better"], run["verdict"]) for run in found} == {("not measured", "")}
     panels = {panel["key"]: panel for panel in ask(client, "overview", run="first")["panels"]}
     assert found[0]["solve_rate"] == panels["solve-rate"]["curves"][0]["values"][-1]
     assert client.get("/api/state").status_code == 404

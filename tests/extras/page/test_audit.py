@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from redqueen.extras.page.live_run import LiveRun
-from redqueen.extras.page.report.page import page
+from redqueen.extras.page.report import page
 from tests.extras.page import drawn_run
 from tests.extras.page.browser import PROGRAM, Browser, browser
 from tests.extras.page.served import served

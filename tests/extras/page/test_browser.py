@@ -164,6 +164,56 @@ def test_the_page_follows_a_run(chromium: Browser, watched: Path, tmp_path: Path
         chromium.call("Page.navigate", url="about:blank")
 
 
+def test_runs_are_found_sorted_and_chosen_up_to_six(chromium: Browser, watched: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    for number in range(8):
+        shutil.copytree(watched / "first", folder / f"run-{number}")
+    # The last one ended last.
+    for number in range(7):
+        lines = (folder / f"run-{number}" / "metrics.jsonl").read_text().splitlines()
+        old = [json.dumps({**json.loads(line), "time": f"2020-01-0{number + 1}T00:00:00Z"}) for line in lines]
+        (folder / f"run-{number}" / "metrics.jsonl").write_text("\n".join(old) + "\n")
+    names = "[...document.querySelectorAll('tbody a')].map((link) => link.textContent)"
+    with served(folder) as address:
+        chromium.goto(f"{address}/runs")
+        newest = [f"run-{number}" for number in range(7, -1, -1)]
+        assert chromium.run(names) == newest
+        # A page that has just been opened is read from its top: the first Tab finds the link to the content.
+        assert chromium.run("document.activeElement === document.body")
+        chromium.run("document.querySelector('button.sort').click()")
+        assert chromium.run(names) == newest[::-1]
+        for number in range(6):
+            chromium.run(f"document.querySelector('input[value=run-{number}]').click()")
+        disabled = "[...document.querySelectorAll('input[name=with]:disabled')].map((box) => box.value)"
+        assert chromium.run(disabled) == ["run-6", "run-7"]
+        chromium.run("document.querySelector('#filter-runs').value = 'run-5'")
+        chromium.run("document.querySelector('#filter-runs').dispatchEvent(new Event('input'))")
+        assert chromium.run(names) == ["run-5"]
+        # What was chosen before stays chosen.
+        assert chromium.run("document.querySelector('input[value=run-5]').checked")
+        chromium.call("Page.navigate", url="about:blank")
+
+
+def test_a_pair_has_the_colour_of_its_own_rate_if_it_has_enough_tasks(chromium: Browser, web: str) -> None:
+    chromium.goto(f"{web}/matrix?run=first&all=1")
+    cells = chromium.run(
+        "[...document.querySelectorAll('.matrix td.cell')].map((cell) =>"
+        " ({ level: cell.className, words: cell.innerText.match(/\\d+/g).map(Number) }))"
+    )
+    assert cells
+    for cell in cells:
+        rate, tasks = cell["words"]
+        level = f"cell heat-{min(4, rate // 20)}" if tasks >= 8 else "cell"
+        assert cell["level"] == level, cell
+
+
+def test_the_next_command_can_be_copied(chromium: Browser, web: str, watched: Path) -> None:
+    chromium.goto(f"{web}/?run=first")
+    shown = chromium.run("[...document.querySelectorAll('.next .command code')].map((code) => code.textContent)")
+    assert shown[0] == f"redqueen eval {watched / 'first'} base"
+    assert chromium.run("document.querySelectorAll('.next .copy').length") == len(shown) == 3
+
+
 def test_what_is_not_there_is_said(chromium: Browser, web: str) -> None:
     chromium.goto(f"{web}/task?run=first&id=nope")
     assert "no task 'nope'" in chromium.run("document.querySelector('main').textContent")

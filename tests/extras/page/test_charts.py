@@ -51,6 +51,12 @@ def test_a_line_that_covers_another_is_found(shown: Browser) -> None:
     assert "mean of kinds(the same as all tasks)" in legend.replace("\n", "")
 
 
+def test_a_tick_is_not_rounded_to_another_number(shown: Browser) -> None:
+    texts = "[0, 0.25, 0.5, 0.75, 1].map((tick) => s.format(tick, 'points', 0.25))"
+    assert module(shown, texts) == ["0", "+0.25", "+0.5", "+0.75", "+1"]
+    assert module(shown, "[0, 0.2, 0.4].map((tick) => s.format(tick, 'points', 0.2))") == ["0", "+0.2", "+0.4"]
+
+
 def test_curves_are_told_in_words(shown: Browser) -> None:
     curves = "[{label: 'all', values: [0.5, null, 0.25]}, {label: 'b', values: [null]}]"
     panel = f"{{steps: [1, 2, 3], unit: 'share', curves: {curves}}}"

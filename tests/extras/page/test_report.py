@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from redqueen.extras.page.inline import bundle, document
 from redqueen.extras.page.live_run import LiveRun
-from redqueen.extras.page.report.inline import bundle, document
-from redqueen.extras.page.report.markdown import markdown
-from redqueen.extras.page.report.page import page
+from redqueen.extras.page.report import markdown, page
 from redqueen.store.directory import RunDirectory, RunError
 from tests.cli.running import redqueen
 from tests.extras.page.browser import PROGRAM, browser
@@ -41,8 +42,9 @@ def test_the_page_holds_what_the_live_page_shows(run: LiveRun) -> None:
     assert data["tree"]["steps"] == 3
     assert data["tasks"]["best"]
     assert data["evaluation"]["evaluation"]["rows"]
-    assert "Verdict: undecided" in text
-    assert "Too short" in text
+    # Three steps are too few for a word about the curriculum.
+    assert "Curriculum: " not in text
+    assert data["state"]["next"][0]["command"].startswith("redqueen eval ")
     # Addresses that stay inside: names of XML vocabularies, and the policy that forbids all others.
     assert not re.search(r"(src|href)=", text.partition("<script>")[0])
     assert "default-src 'none'" in text
@@ -91,13 +93,40 @@ def test_a_browser_shows_it_and_asks_for_nothing(run: LiveRun, tmp_path: Path) -
 def test_markdown_has_the_same_numbers(run: LiveRun) -> None:
     text = markdown(run)
     lines = run.lines()
-    assert "## Verdict: undecided" in text
+    assert "## Better than the start: not measured" in text
+    assert "## Curriculum" not in text
     assert f"| Solve rate: all tasks | share | {lines[0]['solve_rate']:.3f} | {lines[-1]['solve_rate']:.3f} |" in text
     assert f"- tokens sampled: {sum(line['tokens_sampled'] for line in lines):,}" in text
     assert "## Held-out evaluation" in text
     assert "| % | base | mean of 2 of run | best: S0 of run | worst: S1 of run |" in text
     living = set(lines[-1]["members"])
     assert living <= {row.split("|")[1].strip() for row in text.splitlines() if row.startswith("| ")}
+
+
+def test_a_report_of_students_alone_says_nothing_of_teachers(run: LiveRun, tmp_path: Path) -> None:
+    """The config, lines and archive of a run are rewritten as those of students on fixed tasks."""
+    folder = Path(shutil.copytree(run.directory.path, tmp_path / "alone"))
+    config = json.loads((folder / "config.json").read_text())
+    config["population"]["teachers"] = 0
+    config["evolution"]["enabled"] = False
+    (folder / "config.json").write_text(json.dumps(config))
+    archive = sqlite3.connect(folder / "run.sqlite")
+    with archive:
+        archive.execute("UPDATE proposals SET teacher = 'bank', reward = NULL")
+        archive.execute("UPDATE listing SET reward = NULL")
+        archive.execute("UPDATE tasks SET author = 'seed'")
+    archive.close()
+    alone = LiveRun(folder)
+    data = data_of(page(alone))
+    assert not {"league", "matrix", "tree"} & set(data)
+    assert data["tasks"]["best"] == []
+    assert {"Who wins?", "Are the tasks new?"}.isdisjoint(panel["question"] for panel in data["overview"]["panels"])
+    assert {task["proposal"]["why"] for task in data["tasks"]["typical"]} == {
+        "A fixed task: no teacher wrote it, so nobody is paid for it."
+    }
+    text = markdown(alone)
+    assert "## League" not in text
+    assert "Best paid tasks" not in text
 
 
 def test_the_command_writes_where_it_says(run: LiveRun, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from redqueen.analysis.hues import HUES
 from redqueen.extras.page.app import STATIC
 
 READABLE = 4.5
@@ -44,7 +45,17 @@ def test_texts_can_be_read() -> None:
 def test_every_level_of_the_matrix_can_be_read() -> None:
     style = (STATIC / "style.css").read_text()
     levels = re.findall(r"\.heat-(\d) \{ background: var\(--heat-\1\); color: var\(--(heat-\w+)\)", style)
-    assert len(levels) == 7
+    assert len(levels) == 5
     for theme in themes():
         for level, ink in levels:
             assert contrast(theme[f"heat-{level}"], theme[ink]) >= READABLE, (level, theme)
+
+
+def test_every_curve_can_be_seen_on_either_paper() -> None:
+    named = re.search(r"HUES = \[([^\]]*)\]", (STATIC / "series.js").read_text())
+    assert named
+    hues = re.findall(r'"(#\w+)"', named[1])
+    # WCAG 2.2, 1.4.11: graphics need less than texts. The first four are those of the figures.
+    assert hues[:4] == list(HUES[:4])
+    for theme in themes():
+        assert min(contrast(hue, theme["paper"]) for hue in hues) >= 3

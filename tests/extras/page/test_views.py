@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from redqueen.extras.page import app, comparison
+from redqueen.extras.page import comparison, views
 from tests.extras.page import drawn_run
 from tests.extras.page.conftest import page
 from tests.extras.page.test_app import ask
@@ -27,6 +27,33 @@ def test_settings_say_what_was_chosen_and_where_it_ran(client: TestClient) -> No
     chosen = [row for row in rows.values() if row["chosen"]]
     assert all(row["value"] != row["recipe"] for row in chosen)
     assert len(chosen) < len(rows)
+
+
+def test_what_was_left_to_the_machine_was_chosen_by_nobody(client: TestClient) -> None:
+    rows = {row["key"]: row for row in ask(client, "settings")["settings"]}
+    assert (rows["model.dtype"]["recipe"], rows["model.dtype"]["chosen"]) == ("auto", False)
+    assert rows["model.dtype"]["value"] != "auto"
+
+
+def test_a_run_shows_its_own_held_out_scores_before_it_is_evaluated(tmp_path: Path) -> None:
+    own = ask(page(drawn_run.write(tmp_path / "run", 20)), "evaluation")["own"]
+    assert (own["step"], own["problems"], own["start"]) == (20, drawn_run.PROBLEMS, 0.24)
+    assert {student["name"] for student in own["students"]} >= {"S0"}
+
+
+def test_a_fixed_task_is_nobodys_and_examples_are_counted_from_one(watched: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(watched / "first", tmp_path / "run"))
+    archive = sqlite3.connect(run / "run.sqlite")
+    (name, other) = (row[0] for row in archive.execute("SELECT id FROM tasks WHERE kind = 'code_o' LIMIT 2"))
+    with archive:
+        archive.execute("UPDATE proposals SET teacher = 'bank', kind = 'code_f', reward = NULL WHERE id = ?", [name])
+        archive.execute("UPDATE attempts SET detail = 'output 0 differs'")
+    archive.close()
+    fixed = ask(page(run), "task", id=name)
+    assert fixed["proposal"]["why"] == "A fixed task: no teacher wrote it, so nobody is paid for it."
+    assert fixed["fixed"]
+    assert {attempt["detail"] for attempt in fixed["attempts"]} == {"hidden example 1 differs"}
+    assert {attempt["detail"] for attempt in ask(page(run), "task", id=other)["attempts"]} == {"the output differs"}
 
 
 def test_a_resumed_run_has_a_session_more(watched: Path, tmp_path: Path) -> None:
@@ -70,7 +97,7 @@ def test_operators_are_judged_by_their_children(tmp_path: Path) -> None:
 def test_the_controls_are_those_of_the_operators() -> None:
     from redqueen.method.operators import CONTROLS
 
-    assert set(app.CONTROLS) == set(CONTROLS)
+    assert set(views.CONTROLS) == set(CONTROLS)
 
 
 def test_a_task_leads_to_the_tasks_whose_teachers_were_shown_it(watched: Path, tmp_path: Path) -> None:
@@ -127,6 +154,10 @@ def test_runs_are_compared_by_settings_results_and_curves(watched: Path, tmp_pat
     differ = {row["key"]: row["values"] for row in found["differ"]}
     assert differ["run.steps"] == ["3", "20"]
     assert "run.seed" not in differ
+    # A run has one colour in all charts, also where the other one has no curve.
+    hues = {(curve["label"], curve["hue"]) for panel in found["panels"] for curve in panel["curves"]}
+    assert hues == {("first", 0), ("long", 1)}
+    assert {curve["hue"] for curve in found["first"][0]["curves"]} == {1}
     # Only one of the two has held-out scores, which are measured every few steps.
     gain = found["first"][0]
     assert (gain["steps"], [curve["label"] for curve in gain["curves"]]) == ([0, 10, 20], ["long"])

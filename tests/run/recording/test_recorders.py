@@ -6,6 +6,7 @@ import io
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -21,6 +22,7 @@ from redqueen.run.recording.recorder import Recorder
 from redqueen.run.recording.terminal import PHASES, LineReporter, LiveReporter, headline, members_table
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.directory import RunDirectory
+from redqueen.store.metrics import StepMetrics
 from tests.run.recording.steps import MATCH, SEED, TASK, full, record
 
 
@@ -142,6 +144,21 @@ def test_a_narrow_terminal_breaks_lines_between_numbers_and_drops_columns(width:
     assert "contested 1/0/0" in "  ".join(rows)
     headings = [column.header for column in members_table(line, width).columns]
     assert ("parents" in headings) == (width >= 80)
+
+
+def cells_of(line: StepMetrics) -> dict[str, list[str]]:
+    return {str(column.header): [str(cell) for cell in column.cells] for column in members_table(line).columns}
+
+
+def test_a_member_without_a_game_has_no_fitness_and_students_alone_have_no_games() -> None:
+    member = {"role": "student", "mu": 28.5, "sigma": 4.2, "fitness": 28.54, "born": 0, "parents": []}
+    newborn = {**member, "record": [0, 0, 0], "born": 1, "parents": ["S0"]}
+    line: Any = {"members": {"S0": {**member, "record": [2, 1, 0]}, "S1": newborn}}
+    cells = cells_of(line)
+    assert cells["fitness"] == ["28.54", "-"]
+    assert cells["rating"] == ["28.5 ± 4.2", "28.5 ± 4.2"]
+    alone: Any = {"members": {"S0": {**member, "record": [0, 0, 0]}}}
+    assert list(cells_of(alone)) == ["member", "role", "born", "parents"]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 //
 // A panel: {key, section, title, unit, note, low, high, steps: [1, 2], curves: [{label, values: [0.5, null]}]}
 // A curve can have a band: `low` and `high`, as long as `values`. `along` names what `steps` counts, if not steps.
+// A curve with a `hue` has that colour, wherever it stands. `limits` are dotted lines across the panel.
 // `plain` panels are never smoothed; `zero` ones have a line at 0, which is always in sight; the
 // lines of `joined` ones go on over steps without a value.
 
@@ -16,6 +17,8 @@ const HEIGHT = 210;
 const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000];
 
 const drawn = new WeakMap(); // root -> {shape, charts}
+const hueOf = (curves, i) => hue(curves[i].hue ?? i);
+const dashOf = (curves, i) => dash(curves[i].hue ?? i);
 
 /**
  * Draws panels into `root`. Drawn again with panels of the same shape, it only changes the data.
@@ -179,7 +182,7 @@ class Chart {
         bind: { dblclick: () => () => zoomTo(null) },
       },
       scales: {
-        x: { time: false, range: (_, from, to) => viewOf(this.panel).range ?? xRange(from, to) },
+        x: { time: false, range: () => viewOf(this.panel).range ?? xRange(this.panel.steps) },
         y: { range: (_, from, to) => (zero ? yRange(Math.min(from, 0), Math.max(to, 0)) : yRange(from, to, low, high)) },
       },
       axes: [
@@ -196,12 +199,12 @@ class Chart {
       bands: this.banded().map((curve) => {
         const i = this.panel.curves.indexOf(curve);
         const [low, high] = this.seriesOf(i).all.slice(-3);
-        return { series: [high, low], fill: `${hue(i)}26` };
+        return { series: [high, low], fill: `${hueOf(this.panel.curves, i)}26` };
       }),
       hooks: {
         setCursor: [() => this.label()],
         setSelect: [(chart) => this.onSelect(chart)],
-        drawAxes: [(chart) => zero && this.drawZero(chart)],
+        drawAxes: [(chart) => zero && this.drawZero(chart), (chart) => this.drawLimits(chart)],
         draw: [(chart) => this.drawPin(chart)],
       },
     };
@@ -210,7 +213,7 @@ class Chart {
   series() {
     const { curves, steps } = this.panel;
     const points = { show: false };
-    const raw = curves.map((_, i) => ({ stroke: `${hue(i)}5a`, width: 1, show: !this.hidden[i], points }));
+    const raw = curves.map((_, i) => ({ stroke: `${hueOf(curves, i)}5a`, width: 1, show: !this.hidden[i], points }));
     // The ends of a band are curves without a line.
     const ends = this.banded().flatMap((curve) => {
       const end = { width: 0, show: !this.hidden[curves.indexOf(curve)], points };
@@ -223,11 +226,11 @@ class Chart {
       return {
         label: curve.label,
         show: !this.hidden[i],
-        stroke: hue(i),
+        stroke: hueOf(curves, i),
         width: 2 + 4 * above,
-        dash: dash(i),
+        dash: dashOf(curves, i),
         spanGaps: this.panel.joined === true,
-        points: { show: marked, size: 5 + 4 * above, fill: hue(i), stroke: hue(i) },
+        points: { show: marked, size: 5 + 4 * above, fill: hueOf(curves, i), stroke: hueOf(curves, i) },
       };
     });
     return [{}, ...(this.window > 1 ? raw : []), ...ends, ...main];
@@ -241,7 +244,7 @@ class Chart {
       const entry = h(
         "button",
         { class: "panel-entry", type: "button", title: "show or hide this curve", "aria-pressed": String(!this.hidden[i]) },
-        [swatch(i), h("span", {}, curve.label), same, this.values[i]],
+        [swatch(curves, i), h("span", {}, curve.label), same, this.values[i]],
       );
       entry.addEventListener("click", () => {
         this.hidden[i] = !this.hidden[i];
@@ -324,6 +327,15 @@ class Chart {
     ctx.fillRect(bbox.left, Math.round(valToPos(0, "y", true)), bbox.width, 1.5 * devicePixelRatio);
   }
 
+  drawLimits({ ctx, bbox, valToPos }) {
+    ctx.fillStyle = colour("--ink-soft", "#555");
+    const dot = 2 * devicePixelRatio;
+    for (const limit of this.panel.limits ?? []) {
+      const y = Math.round(valToPos(limit, "y", true));
+      for (let x = bbox.left; x < bbox.left + bbox.width; x += 4 * dot) ctx.fillRect(x, y, dot, dot / 2);
+    }
+  }
+
   onSelect(chart) {
     const { left, width } = chart.select;
     if (width < 1) return;
@@ -338,9 +350,10 @@ class Chart {
   }
 }
 
-// One step is a point in the middle of its axis.
-function xRange(from, to) {
-  return from === to || from === null ? [(from ?? 1) - 1, (to ?? 1) + 1] : [from, to];
+// One step is a point near the end of an axis that begins at the start. uPlot itself would go on to twice that step.
+function xRange(steps) {
+  const [from, to] = [steps[0] ?? 0, steps.at(-1) ?? 1];
+  return from === to ? [0, 1.1 * to || 1] : [from, to];
 }
 
 // Limits that a panel gives are kept; the others follow the data. A curve that never moves gets room around it.
@@ -356,8 +369,9 @@ function yRange(from, to, low = null, high = null) {
   return [bottom - margin, top + margin];
 }
 
-function swatch(i) {
-  const line = { x1: 0, x2: 26, y1: 4, y2: 4, stroke: hue(i), "stroke-width": 2.5, "stroke-dasharray": dash(i).join(" ") };
+function swatch(curves, i) {
+  const look = { stroke: hueOf(curves, i), "stroke-width": 2.5, "stroke-dasharray": dashOf(curves, i).join(" ") };
+  const line = { x1: 0, x2: 26, y1: 4, y2: 4, ...look };
   return svg("svg", { width: 26, height: 8, "aria-hidden": "true" }, svg("line", line));
 }
 

@@ -62,6 +62,27 @@ export function factList(lines) {
   return h("dl", { class: "facts" }, parts);
 }
 
+/** A text in which a command or a setting stands between back quotes. */
+export function worded(text) {
+  return String(text).split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+}
+
+/** A command to type, with a button that copies it. */
+export function command(text) {
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "copied";
+    } catch {
+      // A browser may forbid it; what is selected can be copied by hand.
+      getSelection().selectAllChildren(code);
+    }
+  };
+  const code = h("code", {}, text);
+  const button = h("button", { type: "button", class: "copy", "aria-label": `copy ${text}`, click: copy }, "copy");
+  return h("div", { class: "command" }, code, button);
+}
+
 /** A remark in a paler colour. */
 export function soft(...words) {
   return h("p", { class: "soft" }, words);

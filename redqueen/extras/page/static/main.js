@@ -97,7 +97,9 @@ async function show({ update = false } = {}) {
     const focused = document.activeElement?.id;
     await view.render(main, data, { ...page, state });
     if (update && focused) document.getElementById(focused)?.focus({ preventScroll: true });
-    if (!update) main.focus({ preventScroll: true });
+    // After a link the reader goes on in the new view. A page that has just been opened is read from its top.
+    if (!update && shown.seen) main.focus({ preventScroll: true });
+    shown.seen = true;
     notify("");
   } catch (error) {
     if (shown.here !== here) return;
@@ -120,7 +122,8 @@ function header(page, state, view) {
   const facts = document.getElementById("facts");
   facts.replaceChildren();
   const nav = document.getElementById("nav");
-  const links = state ? NAV.map((path) => [path, VIEWS[path].title]) : [];
+  const having = state ? NAV.filter((path) => state.views.includes(VIEWS[path].api)) : [];
+  const links = having.map((path) => [path, VIEWS[path].title]);
   if (several) links.unshift(["/runs", "All runs"], ["/compare", "Compare"]);
   const open = page.path === "/task" ? "/tasks" : page.path === "/member" ? "/league" : page.path;
   nav.replaceChildren(

@@ -33,22 +33,23 @@ function drawTasks(root, title, note, found) {
     const box = h("div");
     const { proposal, task: valid } = each;
     const solved = valid.rho === null ? "no solve rate" : `solved ${Math.round(valid.rho * 100)}%`;
-    const what = `${proposal.id} · step ${proposal.step} · ${proposal.kind} · ${proposal.teacher} → ${each.student} · ${solved}`;
+    const what = `${proposal.id} · step ${proposal.step} · ${proposal.kind} · ${each.fixed ? "fixed" : proposal.teacher} → ${each.student} · ${solved}`;
     const text = valid.message ? `# ${valid.message}\n${valid.program}` : valid.program;
     root.append(h("details", { class: "told" }, h("summary", {}, what, h("pre", {}, text.trim())), box));
     task.render(box, each, pageOf());
   }
 }
 
-overview.render(section("overview"), data.overview, pageOf());
+overview.render(section("overview"), data.overview, { ...pageOf(), state: data.state });
 evaluation.render(section("evaluation"), data.evaluation);
-league.render(section("league"), data.league, pageOf());
+// A run of students alone has no matches, for instance.
+if (data.league) league.render(section("league"), data.league, pageOf());
 // A finished run has hardly a match left between those that live, so everybody is shown.
-drawMatrix(new URLSearchParams({ all: "1" }));
-tree.render(section("tree"), data.tree, pageOf());
+if (data.matrix) drawMatrix(new URLSearchParams({ all: "1" }));
+if (data.tree) tree.render(section("tree"), data.tree, pageOf());
 drawTasks(section("tasks"), "Best paid tasks", "Those that paid their teachers most.", data.tasks.best);
 drawTasks(section("tasks"), "Typical tasks", "Drawn at random from the last quarter of the steps.", data.tasks.typical);
-section("matrix").addEventListener("click", (event) => {
+section("matrix")?.addEventListener("click", (event) => {
   const address = event.target.closest?.("a[href^='#matrix']")?.getAttribute("href");
   if (!address) return;
   event.preventDefault();

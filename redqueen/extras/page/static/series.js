@@ -1,7 +1,8 @@
 // Curves as numbers and looks: smoothing, curves that are alike, hues and dashes, values as text. It draws nothing.
 
-// Okabe and Ito's palette, as in redqueen/analysis/hues.py. Beyond it, and for readers who see no colours, dashes differ.
-export const HUES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
+// The first four are Okabe and Ito's, as in redqueen/analysis/hues.py. Their amber and sky blue are too pale on white, so
+// these two are darker. Beyond them, and for readers who see no colours, dashes differ.
+export const HUES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B07D00", "#3F97CF"];
 const DASHES = [[], [7, 5], [2, 4], [11, 4, 2, 4]];
 const SHORT = 30; // up to so many steps nothing is smoothed unless a reader asks for it
 
@@ -55,7 +56,9 @@ export function format(value, unit, step = null) {
   if (value === null || value === undefined) return "–";
   if (unit === "share")
     return `${step === null ? (value * 100).toFixed(0) : trim((value * 100).toFixed(step < 0.1 ? 1 : 0))}%`;
-  if (unit === "points") return `${value > 0 ? "+" : value < 0 ? "−" : ""}${trim(Math.abs(value).toFixed(1))}`;
+  // A tick between two tenths must not be rounded to one of them.
+  const digits = step !== null && step < 0.5 && (step * 10) % 1 ? 2 : 1;
+  if (unit === "points") return `${value > 0 ? "+" : value < 0 ? "−" : ""}${trim(Math.abs(value).toFixed(digits))}`;
   const size = Math.abs(value);
   if (size >= 1e6) return `${trim((value / 1e6).toFixed(2))}M`;
   if (size >= 1e4) return `${trim((value / 1e3).toFixed(1))}k`;

@@ -1,6 +1,6 @@
 // Two or more runs beside one another: what differs, what they came to, and their curves.
 
-import { boxes, clock, h, settingName, table } from "../dom.js";
+import { boxes, clock, h, settingName, table, worded } from "../dom.js";
 import { drawPanels } from "../charts.js";
 import { chartControls } from "../chart_view.js";
 import { foldedCharts } from "./folded_charts.js";
@@ -43,9 +43,9 @@ function chooser({ names, chosen, most }, page) {
 function tables({ runs, differ }) {
   const titles = runs.map((run) => [run.title, "wrap"]);
   const lines = [
-    ["better than the start?", (run) => [h("strong", {}, run.better.value), " ", run.better.text]],
-    ["healthy?", (run) => [h("strong", {}, run.health.value), " ", run.health.text]],
-    ["verdict", (run) => run.verdict],
+    ["better than the start?", (run) => [h("strong", {}, run.better.value), " ", worded(run.better.text)]],
+    ["healthy?", (run) => [h("strong", {}, run.health.value), " ", worded(run.health.text)]],
+    ["curriculum", (run) => run.verdict],
     ["steps", (run) => run.steps],
     ["tokens", (run) => run.tokens.toLocaleString("en")],
     ["time in steps", (run) => clock(run.seconds)],

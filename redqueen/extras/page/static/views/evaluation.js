@@ -1,15 +1,15 @@
 // The paper's table: what the base, the single agent and the population solve of problems that nobody trained on.
 
-import { h, soft, table } from "../dom.js";
+import { command, h, percent, signed, soft, table } from "../dom.js";
 
 export const evaluation = {
   api: "evaluation",
   title: "Evaluation",
-  render(root, { evaluation: found, command }) {
+  render(root, { evaluation: found, own, command: how }) {
     const head = h("h1", {}, "Held-out evaluation");
     if (!found) {
-      const how = h("p", {}, "Nobody has evaluated this run yet: ", h("code", {}, command));
-      root.replaceChildren(head, how);
+      const words = `There is no separate evaluation yet. It compares the students with the bare base, on ${own ? "more" : "held-out"} problems:`;
+      root.replaceChildren(head, ...inTraining(own), h("p", {}, words), command(how));
       return;
     }
     const columns = [["", "stay"], ...found.columns.map((column) => [headOf(column), "right"])];
@@ -19,11 +19,28 @@ export const evaluation = {
         "Right answers and texts cut off by the token limit, in per cent; below them 95 % intervals. No member is trained or selected by these problems.",
       ),
       table(columns, rowsOf(found), "held-out evaluation"),
+      ...inTraining(own),
       h("ul", { class: "said" }, found.sentences.map((sentence) => h("li", {}, sentence))),
       h("details", {}, h("summary", {}, "How it was measured"), found.notes.map((note) => soft(note))),
     );
   },
 };
+
+/** What the run itself measured last. */
+function inTraining(own) {
+  if (!own) return [];
+  const { step, problems, start, students } = own;
+  const points = (share) => (share === null ? "–" : signed(100 * share, 1));
+  const rows = students.map(({ name, rate, gain, low, high, newborn }) => ({
+    cells: [newborn ? [name, h("small", {}, " born in that step")] : name, percent(rate), points(gain), `${points(low)} to ${points(high)}`],
+  }));
+  const columns = [["student", ""], ["right", "right"], ["points from the start", "right"], ["95 % interval", "right"]];
+  return [
+    h("h2", {}, "While it trained"),
+    soft(`After step ${step}, on ${problems} held-out problems, attempted as in the game. The start solved ${percent(start)}.`),
+    table(columns, rows, "held-out scores while it trained"),
+  ];
+}
 
 /** What a column is; below it the run that it belongs to. */
 function headOf({ kind, title, target }) {

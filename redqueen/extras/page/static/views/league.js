@@ -23,7 +23,7 @@ export const league = {
     root.replaceChildren(
       h("h1", {}, "League table"),
       soft(
-        "A rating is TrueSkill: mean ± deviation. It is relative to the opponents of the day. " +
+        "A rating is TrueSkill: mean ± deviation. It is relative to the opponents that a member has met, and a newborn has its parents' until it plays. " +
           "The living come first, the fittest on top; those that were replaced are pale.",
       ),
       ...byRole(members, (those, title) => [table(COLUMNS, rows(those), title)]),

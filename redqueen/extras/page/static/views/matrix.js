@@ -3,7 +3,8 @@
 import { h, percent, soft, wide } from "../dom.js";
 
 const ALL = "all kinds";
-const LEVELS = 7; // the colours heat-0 to heat-6 of style.css
+const LEVELS = 5; // the colours heat-0 to heat-4 of style.css, for a fifth of 0 to 100 % each
+const SURE = 8; // a pair with fewer tasks or games than this has no colour
 const FEW = 16; // up to so many of a role, everybody that ever lived is shown
 
 export const matrix = {
@@ -23,7 +24,6 @@ export const matrix = {
       page.link("/matrix", { kind, show: games ? "games" : "", all: page.query.get("all"), ...values });
     const choose = (values) => page.go(address(values));
     const pairs = teachers.map((t) => students.map((s) => (games ? gamesOf(data, t, s) : rateOf(data, t, s, kind))));
-    const scale = scaleOf(pairs.flat());
     const head = h(
       "tr",
       {},
@@ -35,7 +35,7 @@ export const matrix = {
         "tr",
         {},
         h("th", { scope: "row" }, page.memberLink(base(t.name))),
-        students.map((s, j) => cell(pairs[i][j], scale, games ? null : linkOf(page, t, s, kind))),
+        students.map((s, j) => cell(pairs[i][j], games ? null : linkOf(page, t, s, kind))),
       ),
     );
     root.replaceChildren(
@@ -61,7 +61,7 @@ export const matrix = {
       teachers.length && students.length
         ? wide("match matrix", h("table", { class: "matrix" }, h("thead", {}, head), h("tbody", {}, body)))
         : h("p", {}, "No teacher has met a student yet."),
-      legend(scale, games) ?? "",
+      legend(games),
     );
   },
 };
@@ -88,7 +88,7 @@ function rateOf(data, teacher, student, kind) {
   const tasks = cells.reduce((sum, cell) => sum + cell.tasks, 0);
   if (!tasks) return null;
   const value = cells.reduce((sum, cell) => sum + cell.rho * cell.tasks, 0) / tasks;
-  return { value, text: percent(value), small: `${tasks} ${tasks === 1 ? "task" : "tasks"}` };
+  return { value, count: tasks, text: percent(value), small: `${tasks} ${tasks === 1 ? "task" : "tasks"}` };
 }
 
 function gamesOf(data, teacher, student) {
@@ -99,38 +99,32 @@ function gamesOf(data, teacher, student) {
   const none = played.outcomes.none;
   return {
     value: games ? (won + drawn / 2) / games : null,
+    count: games,
     text: `${won}-${drawn}-${lost}`,
     small: none ? `${none} without a game` : null,
   };
 }
 
-/** The range of the values, cut into as many levels as there are colours. */
-function scaleOf(pairs) {
-  const values = pairs.filter((pair) => pair !== null && pair.value !== null).map((pair) => pair.value);
-  if (!values.length) return null;
-  const low = Math.min(...values);
-  const high = Math.max(...values);
-  const levels = high - low < 0.005 ? 1 : LEVELS;
-  const level = (value) => Math.min(levels - 1, Math.floor(((value - low) / (high - low || 1)) * levels));
-  return { low, high, levels, level };
+/** The colour of a value: always the same one, whatever the others are. A few tasks say too little to have one. */
+function heat({ value, count }) {
+  if (value === null || count < SURE) return "cell";
+  return `cell heat-${Math.min(LEVELS - 1, Math.floor(value * LEVELS))}`;
 }
 
-function cell(pair, scale, link) {
+function cell(pair, link) {
   if (!pair) return h("td", { class: "soft" }, "–");
   const content = [pair.text, pair.small && h("small", {}, pair.small)];
-  const heat = pair.value === null ? null : `cell heat-${scale.level(pair.value)}`;
-  return h("td", { class: heat }, link ? h("a", { href: link }, content) : content);
+  return h("td", { class: heat(pair) }, link ? h("a", { href: link }, content) : content);
 }
 
 function linkOf(page, teacher, student, kind) {
   return page.link("/tasks", { teacher: teacher.name, student: student.name, kind });
 }
 
-function legend(scale, games) {
-  if (!scale) return null;
-  const width = (scale.high - scale.low) / scale.levels;
-  const ends = (i) => `${percent(scale.low + i * width)} to ${percent(scale.low + (i + 1) * width)}`;
-  const boxes = Array.from({ length: scale.levels }, (_, i) => h("li", { class: `heat-${i}` }, ends(i)));
+function legend(games) {
+  const ends = (i) => `${(100 / LEVELS) * i} to ${(100 / LEVELS) * (i + 1)}%`;
+  const boxes = Array.from({ length: LEVELS }, (_, i) => h("li", { class: `heat-${i}` }, ends(i)));
   const what = games ? "the student's share of the games" : "solved";
-  return h("ul", { class: "heat-key", "aria-label": "what the colours mean" }, h("li", {}, what), boxes);
+  const few = h("li", { class: "soft" }, `without a colour: fewer than ${SURE} ${games ? "games" : "tasks"}`);
+  return h("ul", { class: "heat-key", "aria-label": "what the colours mean" }, h("li", {}, what), boxes, few);
 }

@@ -9,12 +9,12 @@ export const operators = {
   api: "operators",
   title: "Operators",
   render(root, { rows }, page) {
-    const parts = byRole(rows, (those, title) => [best(those), chart(title, those, page)]);
+    const parts = byRole(rows, (those, title) => [best(those), (known(those).length > 1 ? chart : told)(title, those, page)]);
     root.replaceChildren(
       h("h1", {}, "Operators: whose children did well?"),
       soft(
         "The change is a child's last fitness less its fitter parent's at the birth. A dot is a child (hollow: it was replaced), " +
-          "the bar is the mean with its 95 % interval. Fitness is relative to the opponents of the day, so compare operators " +
+          "the bar is the mean with its 95 % interval. Fitness is relative to the opponents that were met, so compare operators " +
           "with each other and with the controls, not with 0. Held out is the mean gain of the children over the start.",
       ),
       ...(parts.length ? parts : [h("p", {}, "Nobody was born yet.")]),
@@ -22,11 +22,27 @@ export const operators = {
   },
 };
 
+/** The changes of all children that have played. */
+function known(rows) {
+  return rows.flatMap((row) => row.children.map((child) => child.change)).filter((value) => value !== null);
+}
+
+/** One child is no picture: what it did is a sentence. */
+function told(title, rows, page) {
+  const children = rows.flatMap((row) => row.children.map((child) => ({ ...child, operator: row.operator })));
+  const words = ({ change }) => (change === null ? "has played no game yet" : `changed by ${tenths(change)}`);
+  return h(
+    "ul",
+    { class: "said" },
+    children.map((child) => h("li", {}, page.memberLink(child.name), `, by ${child.operator}, born after step ${child.born}: ${words(child)}`)),
+  );
+}
+
 function best(rows) {
-  const known = rows.filter((row) => row.change?.low !== null && row.change);
-  const first = known[0];
+  const several = rows.filter((row) => row.change?.low !== null && row.change);
+  const first = several[0];
   if (!first) return h("p", {}, "No operator has two children with a fitness yet, so none can be said to be better.");
-  const others = known.filter((row) => row !== first);
+  const others = several.filter((row) => row !== first);
   const clear = others.length && others.every((row) => row.change.high < first.change.low);
   const words = `${first.operator}: ${tenths(first.change.mean)} [${tenths(first.change.low)}, ${tenths(first.change.high)}]`;
   return h(
@@ -40,10 +56,10 @@ function best(rows) {
 
 function chart(title, rows, page) {
   // The scale is that of the children. An interval of two of them can be far wider; it is cut off at the edge.
-  const known = rows.flatMap((row) => row.children.map((child) => child.change)).filter((value) => value !== null);
-  const room = Math.max(0, ...known) - Math.min(0, ...known) || 1;
-  const low = Math.min(0, ...known) - 0.2 * room;
-  const high = Math.max(0, ...known) + 0.2 * room;
+  const changes = known(rows);
+  const room = Math.max(0, ...changes) - Math.min(0, ...changes) || 1;
+  const low = Math.min(0, ...changes) - 0.2 * room;
+  const high = Math.max(0, ...changes) + 0.2 * room;
   const x = (value) => Math.min(Math.max((value - low) / (high - low), 0), 1) * WIDTH;
   const change = `change, from ${tenths(low)} to ${tenths(high)}`;
   const head = ["operator", change, "mean", "children", "living", "had children", "age", "held out"];

@@ -1,6 +1,7 @@
-// The overview: four answers, four charts, the kinds of task, and all other charts folded under the question they answer.
+// The overview: a card for each question, a task with its answers, what to type next, four charts, the kinds of task, and
+// all other charts folded under the question they answer.
 
-import { ago, boxes, clock, h, number, percent, soft, table } from "../dom.js";
+import { ago, boxes, clock, command, h, number, percent, soft, table, worded } from "../dom.js";
 import { drawPanels } from "../charts.js";
 import { chartControls } from "../chart_view.js";
 import { foldedCharts } from "./folded_charts.js";
@@ -9,17 +10,22 @@ export const overview = {
   api: "overview",
   title: "Overview",
   render(root, data, page) {
-    const names = ["answers", "verdict", "none", "controls", "first", "kinds", "folded"];
+    const names = ["answers", "glance", "verdict", "none", "controls", "first", "kinds", "folded"];
     const { part, keep } = boxes(root, "Overview", "overview", names);
     part("answers").replaceChildren(...answers(data, page.state));
-    const words = page.state?.course !== "finished" ? "Verdict so far: " : "Verdict: ";
-    const verdict = [words, h("strong", {}, data.verdict.word), `. ${data.verdict.reason}`];
-    // A report begins with it.
-    part("verdict").replaceChildren(...(page.state ? verdict : []));
+    // Somebody may be reading far down in a long answer, or copying a command.
+    const now = JSON.stringify([data.example?.id, page.state.course, page.state.next]);
+    if (part("glance").dataset.shown !== now) part("glance").replaceChildren(...glance(data.example, page));
+    part("glance").dataset.shown = now;
+    // A report has the verdict with its numbers, further down.
+    const words = data.verdict && page.state.steps && [`${data.verdict.title}: `, h("strong", {}, data.verdict.word), `. ${data.verdict.reason}`];
+    part("verdict").replaceChildren(...(words || []));
     const none = h("p", {}, "No step has been played yet. The curves begin with the first one.");
     part("none").replaceChildren(...(data.panels.length ? [] : [none]));
     if (!data.panels.length) return;
-    const steps = data.panels.reduce((longest, { steps }) => (steps.length > longest.length ? steps : longest), []);
+    // The chart of held-out problems begins with the start, at step 0.
+    const played = data.panels.map(({ steps }) => steps).filter((steps) => steps[0]);
+    const steps = played.reduce((longest, steps) => (steps.length > longest.length ? steps : longest), []);
     // The controls know the first and the last step, and somebody may be setting one of them.
     keep("controls", () => chartControls(steps));
     const linkOf = page.link("/tasks") ? (step) => page.link("/tasks", { from: step, to: step }) : null;
@@ -29,67 +35,93 @@ export const overview = {
   },
 };
 
-/** The four numbers. A report, which shows a run that nobody follows, has two. */
-function answers({ better, health }, state) {
+/** A card for each question. A report, which shows a run that nobody follows, does not say how far it is. */
+function answers({ better, health, winners }, state) {
   return [
-    answer("Better than the start?", better.value, better.text, better.tone),
-    answer("Healthy?", health.value, health.text, health.tone),
-    ...(state ? [answer("What is it doing?", ...doing(state)), answer("How long still?", ...left(state))] : []),
-  ];
+    answer("Is it learning?", better.value, better.text, better.tone),
+    answer("Is it healthy?", health.value, health.text, health.tone),
+    winners && answer("Who wins?", winners.value, winners.text, winners.tone),
+    state.steps && answer("How far is it?", ...progress(state)),
+  ].filter(Boolean);
 }
 
 function answer(question, value, text, tone) {
+  const words = typeof text === "string" ? worded(text) : text;
+  return h("section", { class: `answer ${tone}` }, h("h2", {}, question), h("p", { class: "value" }, value), soft(words));
+}
+
+function progress(state) {
+  const { course, now, step, steps, seconds, seconds_left: left, step_seconds: usual, written } = state;
+  const last = written === null ? "" : `The last step ended ${ago(written)}.`;
+  const took = `${step} steps took ${clock(seconds)}.`;
+  if (course === "finished") return ["finished", `${took} ${last}`, "good"];
+  if (course !== "running") return [`${course} after step ${step} of ${steps}`, last, "bad"];
+  if (!step && !now) return ["starting", "The base is loaded.", "open"];
+  const present = now ? [h("span", { "data-now": "" }, now), ". "] : [];
+  if (!step) return ["in step 1", present, "good"];
+  const late = written !== null && usual !== null && written > 3 * usual + 30;
+  const words = [...present, `About ${clock(left)} left; a step takes ${clock(usual)}.`];
+  return [`in step ${step + 1} of ${steps}`, late ? [...words, " This one takes longer."] : words, late ? "bad" : "good"];
+}
+
+/** What a look tells more than a number: a task with its answers, and what can be typed now. */
+function glance(example, page) {
+  return [example && task(example, page), next(page.state)].filter(Boolean);
+}
+
+function task({ id, step, kind, author, question, answer: right, solved, attempts, answers: given, more }, page) {
+  const link = page.link("/task", { id });
+  const by = author ? `by ${author}` : "fixed";
+  const lines = given.map(({ status, text, count }) => [
+    h("dt", { class: status === "correct" ? "good" : "soft" }, `${count} × ${status}`),
+    h("dd", {}, h("code", {}, text || "(nothing)")),
+  ]);
   return h(
     "section",
-    { class: `answer ${tone}` },
-    h("h2", {}, question),
-    h("p", { class: "value" }, value),
-    soft(text),
+    { class: "answer example" },
+    h("h2", {}, "What do the tasks look like?"),
+    soft(`The newest ${solved && solved < attempts ? "that some attempts solved" : "one"}: ${kind}, ${by}, step ${step}. `, link && h("a", { href: link }, "all of it")),
+    h("pre", { tabindex: "0", "aria-label": "a task" }, question.trim()),
+    right && h("p", {}, "Right: ", h("code", {}, right)),
+    h("p", {}, `${solved} of ${attempts} attempts solved it:`),
+    h("dl", {}, lines, more ? [h("dt", { class: "soft" }, "…"), h("dd", { class: "soft" }, `${more} other ${more === 1 ? "answer" : "answers"}`)] : null),
   );
 }
 
-function doing({ course, now, step, steps, written, step_seconds: usual }) {
-  const last = written === null ? "" : `The last step ended ${ago(written)}.`;
-  if (course === "finished") return ["finished", `${step} steps were played. ${last}`, "good"];
-  if (course === "stopped") return ["stopped", `${step} of ${steps} steps are played, and nobody trains it here. ${last}`, "bad"];
-  if (!step && !now) return ["starting", "The base is loaded.", "open"];
-  if (!step) return ["step 1", h("span", { "data-now": "" }, now), "good"];
-  const late = written !== null && usual !== null && written > 3 * usual + 30;
-  const words = `${last} A step takes about ${clock(usual)}.`;
-  const present = ["In it: ", h("span", { "data-now": "" }, now), ". "];
-  const text = [...(now ? present : []), words];
-  return late
-    ? [`step ${step + 1}`, [...text, " This one takes longer."], "bad"]
-    : [`step ${step + 1}`, text, "good"];
+function next({ course, reason, next: commands }) {
+  if (!commands.length && !reason) return null;
+  return h(
+    "section",
+    { class: "answer next" },
+    h("h2", {}, "What next?"),
+    reason && h("p", { class: course === "failed" ? "reason" : "" }, reason),
+    commands.map(({ what, command: text }) => [h("div", {}, what), command(text)]),
+    !commands.length && h("p", {}, "There is no checkpoint to go on from: start it again."),
+  );
 }
 
-function left({ course, step, steps, seconds, seconds_left: time }) {
-  const played = `${step} of ${steps} steps, ${clock(seconds)} in steps so far.`;
-  if (course === "finished") return ["done", played, "good"];
-  return [time === null ? "not known" : clock(time), played, "open"];
-}
-
-function kinds({ first, last, rows }, page) {
+function kinds({ first, last, rows, best }, page) {
   if (!rows.length) return [];
-  const columns = [
-    ["kind of task", ""],
-    ...["tasks", "valid", "solved", "contested", "new ideas", "nodes"].map((title) => [title, "right"]),
+  const measured = [
+    ["tasks", (row) => row.tasks],
+    ...["valid", "solved", "contested"].map((name) => [name, (row) => percent(row[name]), name]),
+    ["new ideas", (row) => percent(row.novel), "novel"],
+    ["nodes", (row) => number(row.nodes, 0), "nodes"],
   ];
-  const best = rows.reduce((one, other) => ((other.contested ?? -1) > (one.contested ?? -1) ? other : one));
+  // Students alone have no proposals, so some columns would be empty.
+  const shown = measured.filter(([, , key]) => !key || rows.some((row) => row[key] !== null));
   const line = (row) => ({
-    className: row === best && best.contested ? "average" : "",
+    className: row.kind === best ? "average" : "",
     cells: [
       page.link("/tasks") ? h("a", { href: page.link("/tasks", { kind: row.kind }) }, row.kind) : row.kind,
-      row.tasks,
-      ...[row.valid, row.solved, row.contested, row.novel].map(percent),
-      number(row.nodes, 0),
+      ...shown.map(([, value]) => value(row)),
     ],
   });
-  const steps = first === last ? `step ${last}` : `steps ${first} to ${last}`;
-  const most = best.contested ? ` ${best.kind} has the largest share of contested tasks: only these tell good answers from bad ones.` : "";
+  const steps = first === last ? `Step ${last}` : `Steps ${first} to ${last}, the last quarter`;
+  const most = best ? ` ${best} has the largest share of contested tasks: only these tell good answers from bad ones.` : "";
   return [
-    h("h2", {}, "Which kind of task works best?"),
-    soft(`The last quarter: ${steps}. In sample.${most}`),
-    table(columns, rows.map(line), "kinds of task"),
+    h("h2", {}, best ? "Which kind of task works best?" : "The kinds of task"),
+    soft(`${steps}. In sample.${most}`),
+    table([["kind of task", ""], ...shown.map(([title]) => [title, "right"])], rows.map(line), "kinds of task"),
   ];
 }

@@ -1,50 +1,98 @@
-// The runs of a folder. Some of them can be chosen and compared.
+// The runs of a folder, the newest first. A click on a head sorts them; some of them can be chosen and compared.
 
 import { ago, clock, h, percent, table } from "../dom.js";
 
+const MOST = 6; // so many runs can be told apart in a chart
 const COLUMNS = [
-  ["run", ""],
+  ["run", "", (run) => run.title],
   ["compare", ""],
-  ["state", ""],
-  ["step", "right"],
-  ["left", "right"],
-  ["better than the start", ""],
-  ["verdict", ""],
-  ["solved", "right"],
-  ["last step", ""],
-  ["seed", "right"],
-  ["base", ""],
-  ["recipe", "wrap"],
+  ["state", "", (run) => run.course ?? ""],
+  ["step", "right", (run) => run.step ?? -1],
+  ["left", "right", (run) => run.seconds_left ?? -1],
+  ["learning", "", (run) => run.better ?? ""],
+  ["curriculum", "", (run) => run.verdict ?? ""],
+  ["solved", "right", (run) => run.solve_rate ?? -1],
+  ["last step", "", (run) => run.written ?? Infinity],
+  ["seed", "right", (run) => run.seed ?? -1],
+  ["base", "", (run) => run.base ?? ""],
+  ["recipe", "wrap", (run) => run.recipe ?? ""],
 ];
+const order = { column: 8, descending: false, words: "" }; // as the reader left it
 
 export const runs = {
   api: "runs",
   title: "Runs",
   render(root, { folder, runs: found }, page) {
-    const rows = found.map(row);
+    const before = new Set([...root.querySelectorAll("input[name=with]:checked")].map((box) => box.value));
+    const list = h("div");
+    const draw = () => {
+      for (const box of list.querySelectorAll("input[name=with]")) box.checked ? before.add(box.value) : before.delete(box.value);
+      list.replaceChildren(listed(found, before, draw));
+      limit(list);
+    };
+    const filter = h("input", {
+      type: "search",
+      id: "filter-runs",
+      "data-filter": true,
+      placeholder: "a name, recipe or state",
+      value: order.words,
+      input: () => ((order.words = filter.value), draw()),
+    });
     const compare = (event) => {
       event.preventDefault();
       page.go(page.compareLink(new FormData(event.target).getAll("with")));
     };
-    const before = new Set([...root.querySelectorAll("input[name=with]:checked")].map((box) => box.value));
     root.replaceChildren(
       h("h1", {}, `Runs in ${folder}`),
+      h("div", { class: "choices" }, h("label", {}, "find a run ", filter)),
       h(
         "form",
-        { submit: compare },
-        table(COLUMNS, rows, "runs"),
-        found.length > 1 && h("p", {}, h("button", {}, "compare the chosen runs")),
+        { submit: compare, change: () => limit(list) },
+        list,
+        found.length > 1 && h("p", {}, h("button", {}, `compare the chosen runs (at most ${MOST})`)),
       ),
     );
-    for (const box of root.querySelectorAll("input[name=with]")) box.checked = before.has(box.value);
+    draw();
   },
 };
 
-function row(run) {
+function listed(found, chosen, draw) {
+  const words = order.words.toLowerCase().split(/\s+/).filter(Boolean);
+  const text = (run) => `${run.title} ${run.course} ${run.recipe} ${run.members} ${run.base}`.toLowerCase();
+  const key = COLUMNS[order.column][2];
+  const way = order.descending ? -1 : 1;
+  const compared = (one, other) => {
+    const [a, b] = [key(one), key(other)];
+    return way * (typeof a === "string" ? a.localeCompare(b, "en", { numeric: true }) : a === b ? 0 : a < b ? -1 : 1);
+  };
+  const shown = found.filter((run) => words.every((word) => text(run).includes(word))).sort(compared);
+  if (!shown.length) return h("p", {}, "No run is like that.");
+  return table(COLUMNS.map((column, i) => [head(column, i, draw), column[1]]), shown.map((run) => row(run, chosen)), "runs");
+}
+
+function head([title, , key], i, draw) {
+  if (!key) return title;
+  const click = () => {
+    Object.assign(order, { descending: order.column === i && !order.descending, column: i });
+    draw();
+  };
+  const arrow = order.column === i ? (order.descending ? " ↓" : " ↑") : "";
+  return h("button", { type: "button", class: "sort", "aria-label": `sort by ${title}`, click }, title + arrow);
+}
+
+/** No more runs can be chosen than a comparison shows. */
+function limit(list) {
+  const every = [...list.querySelectorAll("input[name=with]")];
+  const full = every.filter((box) => box.checked).length >= MOST;
+  for (const box of every) box.disabled = full && !box.checked;
+}
+
+function row(run, chosen) {
   const address = run.name ? `/?${new URLSearchParams({ run: run.name })}` : "/";
   const link = h("a", { href: address, "data-row": true }, run.title);
   if (run.error) return { cells: [link, "", h("span", { class: "error" }, "cannot be read"), ...Array(8).fill(""), run.error] };
-  const box = h("input", { type: "checkbox", name: "with", value: run.name, "aria-label": `compare ${run.title}` });
+  const name = `compare ${run.title}`;
+  const box = h("input", { type: "checkbox", name: "with", value: run.name, "aria-label": name, checked: chosen.has(run.name) });
   return {
     cells: [
       link,

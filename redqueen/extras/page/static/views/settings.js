@@ -21,7 +21,7 @@ export const settings = {
     draw();
     root.replaceChildren(
       h("h1", {}, "Settings and environment"),
-      h("h2", {}, `Chosen for this run, beside the recipe ${recipe}`),
+      h("h2", {}, `Changed from the recipe ${recipe}`),
       chosen.length ? all(chosen, "settings chosen for this run") : h("p", {}, "Nothing: every setting is the recipe's."),
       ...sessions.flatMap((session, i) => [
         h("h2", {}, i ? `Session ${i + 1}: resumed` : "Where it ran"),

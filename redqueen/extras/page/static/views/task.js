@@ -11,40 +11,42 @@ export const task = {
   render(root, data, page) {
     const { proposal, task: valid, attempts } = data;
     const end = proposal.finish_reason === "length" ? "the token limit" : "a stop";
-    root.replaceChildren(
+    const parts = [
       h("h1", {}, `Task ${proposal.id}`),
       facts(data, page),
-      h("h2", {}, "What the teacher was paid, and why"),
+      !data.fixed && h("h2", {}, "What the teacher was paid, and why"),
       h("p", { class: "why" }, proposal.why),
       ...(valid ? question(valid) : refused(proposal)),
-      ...way(data, page),
+      ...(data.fixed ? [] : way(data, page)),
       ...answers(data, attempts),
       ...measuresSection(data.measures),
-      h(
-        "details",
-        {},
-        h("summary", {}, "The prompt, and what the teacher wrote"),
-        h("h3", {}, "Prompt"),
-        h("pre", {}, proposal.prompt),
-        h("h3", {}, `Written (${proposal.tokens} tokens, ended by ${end})`),
-        h("pre", {}, proposal.text),
-      ),
-    );
+      !data.fixed &&
+        h(
+          "details",
+          {},
+          h("summary", {}, "The prompt, and what the teacher wrote"),
+          h("h3", {}, "Prompt"),
+          h("pre", {}, proposal.prompt),
+          h("h3", {}, `Written (${proposal.tokens} tokens, ended by ${end})`),
+          h("pre", {}, proposal.text),
+        ),
+    ];
+    root.replaceChildren(...parts.filter(Boolean));
   },
 };
 
-function facts({ kind, proposal, task: valid, student, references }, page) {
+function facts({ kind, fixed, proposal, task: valid, student, references }, page) {
   const named = ({ id, here }) => (here ? h("a", { href: page.link("/task", { id }) }, id) : id);
   const lines = [
     ["kind", kind],
     ["step", h("a", { href: page.link("/tasks", { from: proposal.step, to: proposal.step }) }, proposal.step)],
-    ["teacher", page.memberLink(proposal.teacher.split("@")[0])],
+    ["author", fixed ? "a fixed task, of the seeds or a file" : page.memberLink(proposal.teacher.split("@")[0])],
     ["student", student ? page.memberLink(student.split("@")[0]) : "–"],
     ["verdict", h("span", { class: valid ? "good" : "bad" }, proposal.status)],
     valid && ["solve rate", percent(valid.rho)],
-    valid && ["idea", valid.novel ? "new: no seed and no task of the bank has it" : "not new"],
-    ["references", references.length ? references.map((each, i) => [i ? ", " : "", named(each)]) : "none"],
-    ["judged in", `${number(proposal.cpu_ms, 1)} ms of CPU time`],
+    valid && !fixed && ["idea", valid.novel ? "new: no seed and no task of the bank has it" : "not new"],
+    !fixed && ["references", references.length ? references.map((each, i) => [i ? ", " : "", named(each)]) : "none"],
+    !fixed && ["judged in", `${number(proposal.cpu_ms, 1)} ms of CPU time`],
   ];
   return factList(lines);
 }
@@ -98,7 +100,7 @@ function answers({ task: valid }, attempts) {
     ...attempts.map((attempt) =>
       h(
         "section",
-        { class: `attempt ${attempt.status}` },
+        { class: "attempt", "data-status": attempt.status },
         h(
           "div",
           {},

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from redqueen.store.files import to_json
 
-STATIC = Path(__file__).parent.parent / "static"
+STATIC = Path(__file__).with_name("static")
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?:async )?(?:const|function|class) (\w+)", re.MULTILINE)
 
