@@ -1,4 +1,4 @@
-"""The protocol that separates what is computed from where: here, in worker processes, or on other machines."""
+"""The protocol that separates what is computed from where: in this process, in workers, or on other machines."""
 
 from __future__ import annotations
 

@@ -78,13 +78,6 @@ def worked_examples(kinds: Sequence[Kind], shots: int, seed: int, verifier: Veri
     return examples
 
 
-# Held-out scores: fixed tasks on reserved programs, attempted once by each member.
-#
-# No teacher wrote them, nothing was trained on them or on anything alike, and no reward is paid on them. So the score
-# does not move with the opponents. The fitness `held_out` scores by one half of the programs. What is reported is
-# measured on the other half, which no selection has seen.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutEvaluation:
     """Holds fixed tasks and lets members attempt them."""

@@ -1,4 +1,4 @@
-"""What goes into the sandbox and what comes out: limits, jobs and outcomes."""
+"""What goes into the sandbox and what comes out: limits, jobs and outcomes, and the rules for kinds of programs."""
 
 from __future__ import annotations
 

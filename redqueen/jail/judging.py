@@ -1,4 +1,4 @@
-"""Whole programs in the jail: what they print, or what expressions over their names are worth."""
+"""One question: does a program pass its tests? Everything is compared in this process, and never in the program's."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from redqueen.jail.job import BENCHMARKS, MAX_INPUTS, Job, Limits, Outcome, Prof
 from redqueen.jail.literals import parse_literal, to_literal
 from redqueen.jail.pool import Sandbox
 from redqueen.jail.worker import encode_arguments
+
+# Whole programs in the jail: what they print, or what expressions over their names are worth.
 
 # A partial has no line of its own, so that the lines of an error are the program's.
 _CALLED = "import functools, whole_program\nrun = functools.partial(whole_program.{}, __builtins__)"
@@ -88,8 +90,6 @@ def printed(outcome: Outcome) -> ProgramResult | None:
         case _:
             return None
 
-
-# One question: does a program pass its tests? Everything is compared in this process, and never in the program's.
 
 JUDGED: Limits = replace(PROGRAMS.limits, cpu_s=6.0, wall_s=60.0, memory_mb=512)
 """What a program may use unless the caller says otherwise: for all its calls together, and for each script."""

@@ -1,4 +1,4 @@
-"""The parent's end of a zygote: starts it, and orders children of it."""
+"""The parent's end of a zygote: starts it, and orders children of it. A pool has one of each kind."""
 
 from __future__ import annotations
 

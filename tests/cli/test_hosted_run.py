@@ -15,8 +15,8 @@ from redqueen.engine.adapters.peft_files import load_adapter
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.attention import SharedPrefix
 from redqueen.engine.model.base import load
-from redqueen.engine.model.families import prepare
 from redqueen.engine.model.hosted import HostedDecoder
+from redqueen.engine.model.quantized import prepare
 from tests import tiny
 from tests.cli.conftest import SMALL
 from tests.cli.running import redqueen

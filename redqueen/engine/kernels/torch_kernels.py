@@ -1,4 +1,4 @@
-"""The kernels in torch's operations, for any device and dtype.
+"""The kernels in torch's operations: for any device and dtype, and compiled for a GPU.
 
 Shape suffixes as in `redqueen.engine.kernels.interface`.
 """
@@ -93,8 +93,6 @@ def _per_head(half_ND: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 # The kernels of a GPU in bf16 or fp16: torch's operations, compiled into one or two passes over memory each.
-#
-# Shape suffixes as in `redqueen.engine.kernels.interface`.
 
 _LOG = logging.getLogger("redqueen")
 

@@ -1,12 +1,6 @@
-"""The importance ratio: how much likelier a sampled token is to the learner than it was to the sampler.
+"""The joint forward and backward pass, which adds to the gradients of all members that have samples.
 
-Both have the same weights, but they round differently, so the tokens are not drawn from quite the distribution that is
-trained. Weighting each token by the ratio removes that bias; truncating the ratio bounds the variance that it adds
-(Ionides 2008, Truncated Importance Sampling; for language models Yao et al. 2025, "Your Efficient RL Framework Secretly
-Brings You Off-Policy RL Training"). verl's `rollout_is=token` and TRL's `vllm_importance_sampling_correction` are the
-same, with the same cap of 2.
-
-Shape suffix: S scored tokens.
+Shape suffixes: N rows (tokens that go through the model), S scored tokens, H hidden size, G groups.
 """
 
 from __future__ import annotations
@@ -24,6 +18,16 @@ from redqueen.engine.model.attention import SharedPrefix
 from redqueen.engine.model.forward import Forward
 from redqueen.errors import MismatchError, PromptError
 from redqueen.records import ImportanceRatio
+
+# The importance ratio: how much likelier a sampled token is to the learner than it was to the sampler.
+#
+# Both have the same weights, but they round differently, so the tokens are not drawn from quite the distribution that
+# is trained. Weighting each token by the ratio removes that bias; truncating the ratio bounds the variance that it adds
+# (Ionides 2008, Truncated Importance Sampling; for language models Yao et al. 2025, "Your Efficient RL Framework
+# Secretly Brings You Off-Policy RL Training"). verl's `rollout_is=token` and TRL's
+# `vllm_importance_sampling_correction` are the same, with the same cap of 2.
+#
+# Shape suffix: S scored tokens.
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +102,6 @@ def refuse_mismatch(stats: Mapping[str, RatioStats], limit: float) -> None:
                 "under 0.05: the sampler had other weights (a stale or missing adapter?). Nothing was updated: resume "
                 f"from the last checkpoint, or raise learning.max_logprob_gap={limit:g} if this is meant"
             )
-
-
-# The joint forward and backward pass, which adds to the gradients of all members that have samples.
-#
-# Shape suffixes: N rows (tokens that go through the model), S scored tokens, H hidden size, G groups.
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The low-rank products of training: rows sorted by member, forward and backward.
+"""The low-rank products of training (rows sorted by member, forward and backward) and of decoding.
 
 Shape suffixes: N rows, I inputs, O outputs, K = projections x rank.
 """
@@ -139,9 +139,7 @@ class SlicedMatmul:
             run.add_product(run.of(dx_NI), d_inner, run.members(factors.a_copy))
 
 
-# The low-rank products of decoding: rows in any order, a few for each member, forward only.
-#
-# Shape suffixes: N rows, I inputs, O outputs.
+# The products of decoding: rows in any order, a few for each member, forward only.
 
 
 class DecodingProducts(LowRankProducts, Protocol):

@@ -1,9 +1,8 @@
-"""All members' low-rank factors at one site, and which of them belong to the rows of a batch.
+"""Frozen linear layers with many members' low-rank updates, applied to rows that belong to different members.
 
-Layers that read the same input (q, k and v; gate and up) are one site. Their A factors are stacked, so that the input
-is read once.
+y = x W^T + b + s_m (x A_m) B_m for the rows of member m, s_m = alpha / rank (LoRA, Hu et al. 2021, section 4.1).
 
-Shape suffixes: N rows, I inputs, O outputs, S slots, P one member's parameters, R rank, K = projections x rank.
+Shape suffixes: N rows, I inputs, O outputs, K = projections x rank.
 """
 
 from __future__ import annotations
@@ -17,6 +16,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from redqueen.engine.kernels import onednn
+
+# All members' low-rank factors at one site, and which of them belong to the rows of a batch.
+#
+# Layers that read the same input (q, k and v; gate and up) are one site. Their A factors are stacked, so that the input
+# is read once.
+#
+# Shape suffixes: N rows, I inputs, O outputs, S slots, P one member's parameters, R rank, K = projections x rank.
 
 Allocate = Callable[[tuple[int, ...], torch.dtype], Tensor]
 """Makes a tensor of zeros of this shape and dtype, or returns one that other processes share."""
@@ -158,13 +164,6 @@ class RowAdapters:
     """How many rows the batch has."""
     gradients: Mapping[str, SiteGradients]
     """The tensors that a backward pass adds to, by site; empty if there is only a forward pass."""
-
-
-# Frozen linear layers with many members' low-rank updates, applied to rows that belong to different members.
-#
-# y = x W^T + b + s_m (x A_m) B_m for the rows of member m, s_m = alpha / rank (LoRA, Hu et al. 2021, section 4.1).
-#
-# Shape suffixes: N rows, I inputs, O outputs, K = projections x rank.
 
 
 class AdaptedSite(Protocol):

@@ -1,4 +1,7 @@
-"""What a run may ask of vLLM: known before it is imported."""
+"""What a run computes with, resolved once at its start: a device, the base as it is held there, free memory.
+
+A `Demand` is what a run asks of such a machine.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,8 @@ from redqueen.engine.sampling.kv_cache import pages_suit
 from redqueen.errors import AdapterError
 from redqueen.jail.host import cores
 from redqueen.records import PromptLengths
+
+# What a run may ask of vLLM: known before it is imported.
 
 # The ranks that vLLM allocates memory for.
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
@@ -56,10 +61,6 @@ def check_engine(config: Config) -> None:
         if not is_installed("vllm"):
             raise missing("vllm", "vllm", "sampling.engine=vllm")
 
-
-# What a run computes with, resolved once at its start: a device, the base as it is held there, free memory.
-#
-# A `Demand` is what a run asks of such a machine.
 
 FREE_SHARE = 0.98
 """The share of a GPU's memory that is free before a run: its driver takes the rest."""

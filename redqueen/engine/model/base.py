@@ -1,8 +1,4 @@
-"""Finds scripts that start a run when they are imported.
-
-A worker process imports the script that started it (that is how Python's "spawn" works). A script without
-`if __name__ == "__main__":` starts another run in each worker, which loads a model and starts workers of its own.
-"""
+"""The shared, frozen base: loading it, its tokenizer and its fingerprint."""
 
 from __future__ import annotations
 
@@ -25,8 +21,9 @@ from transformers import AutoModelForCausalLM
 
 from redqueen.base.optional import is_installed
 from redqueen.config import BUNDLED, ModelConfig
-from redqueen.engine.model import families
+from redqueen.engine.model import quantized
 from redqueen.engine.model.decoder import decoder_of, unsuited
+from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.forward import Forward
 from redqueen.engine.model.hosted import HostedDecoder
 from redqueen.engine.model.source import cannot_load, obtain, read_config, read_tokenizer, source
@@ -34,6 +31,11 @@ from redqueen.engine.model.tokens import end_of_turn
 from redqueen.engine.shared_memory import SharedBlock, padded
 from redqueen.errors import ModelError, UserError
 from redqueen.jail.host import cores
+
+# Finds scripts that start a run when they are imported.
+#
+# A worker process imports the script that started it (that is how Python's "spawn" works). A script without
+# `if __name__ == "__main__":` starts another run in each worker, which loads a model and starts workers of its own.
 
 NO_GUARD = 77
 """The exit code of a worker whose script has no guard."""
@@ -46,8 +48,6 @@ def check_main_guard() -> None:
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         os._exit(NO_GUARD)
 
-
-# The shared, frozen base: loading it, its tokenizer and its fingerprint.
 
 # The weights of a base as its files hold them, read without a GPU.
 
@@ -201,7 +201,7 @@ def load(config: ModelConfig) -> Base:
     device = device_of(config)
     if device.type == "cpu":
         torch.set_num_threads(config.threads or cores())
-    families.check_quantized(config, read_config(config.name).to_dict())
+    check_quantized(config, read_config(config.name).to_dict())
     tokenizer = read_tokenizer(config)
     origin = source(config.name)
     dtype = dtype_of(config, device)
@@ -213,7 +213,7 @@ def load(config: ModelConfig) -> Base:
             dtype=dtype,
             local_files_only=origin.local,
             output_loading_info=True,
-            **(placement | families.options(config, dtype, device)),
+            **(placement | quantized.options(config, dtype, device)),
         )
     except UserError:
         raise
@@ -227,12 +227,12 @@ def load(config: ModelConfig) -> Base:
         )
     module: Any = model.requires_grad_(False)
     module = module.eval()
-    if families.is_quantized(module):
-        families.prepare(module)
+    if quantized.is_quantized(module):
+        quantized.prepare(module)
     else:
         module = module.to(device)
     # Our own pass is the faster one. What it does not compute is left to transformers' own modules.
-    if families.is_quantized(module) or unsuited(module):
+    if quantized.is_quantized(module) or unsuited(module):
         check_workers(config)
         return Base(config.name, module, tokenizer, device, HostedDecoder(module))
     if workers_of(config) == 1:
@@ -288,7 +288,7 @@ def location(name: str) -> str:
 def fingerprint_of(base: Base) -> str:
     """Returns `fingerprint` of a base that has just been loaded."""
     # What lies on a GPU was read from files a moment ago. To read these again is cheaper than to copy it back.
-    if base.device.type == "cuda" and not families.is_quantized(base.model):
+    if base.device.type == "cuda" and not quantized.is_quantized(base.model):
         digest = digest_of_files(source(base.name).where, base.model.named_parameters())
         if digest is not None:
             return digest
@@ -297,6 +297,6 @@ def fingerprint_of(base: Base) -> str:
 
 def fingerprint(model: nn.Module) -> str:
     """Returns the SHA-256 of the base's parameters. Equal values prove that a run did not change them."""
-    if families.is_quantized(model):
-        return digest_of(families.frozen_tensors(model))
+    if quantized.is_quantized(model):
+        return digest_of(quantized.frozen_tensors(model))
     return digest_of(sorted(model.named_parameters()))

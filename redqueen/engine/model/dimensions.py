@@ -1,8 +1,4 @@
-"""Sizes of the recipes' bases, so that a run on them can be planned where neither the base nor a network is.
-
-They are those of each model's config.json on the Hugging Face Hub, and of table 1 of the Qwen2.5-Coder technical report
-(Hui et al. 2024, arXiv:2409.12186).
-"""
+"""Reads what the need of memory depends on: the base's dimensions, without its weights, and the tokens of a prompt."""
 
 from __future__ import annotations
 
@@ -18,11 +14,17 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from redqueen.config import AUTO_TARGETS, ModelConfig
 from redqueen.engine.model.decoder import unsuited
-from redqueen.engine.model.families import BITS, check_quantized, kind_of
+from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.hosted import adaptable
+from redqueen.engine.model.quantized import BITS, kind_of
 from redqueen.engine.model.source import cannot_load, read_config, read_tokenizer
 from redqueen.engine.model.tokens import encode
 from redqueen.records import Prompt
+
+# Sizes of the recipes' bases, so that a run on them can be planned where neither the base nor a network is.
+#
+# They are those of each model's config.json on the Hugging Face Hub, and of table 1 of the Qwen2.5-Coder technical
+# report (Hui et al. 2024, arXiv:2409.12186).
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,6 @@ def known_base(name: str) -> KnownBase | None:
     """Returns the sizes of the base called `name`; None if it is none of these, or a folder here."""
     return None if Path(name).expanduser().is_dir() else KNOWN.get(name)
 
-
-# Reads what the need of memory depends on: the base's dimensions, without its weights, and the tokens of a prompt.
 
 # The layers that share a site with others, so that loading copies their weights into a stack.
 _STACKED = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")

@@ -25,8 +25,8 @@ from redqueen.engine.kernels.transfer import to_device
 from redqueen.engine.lora.hosted_linear import HostedLinear
 from redqueen.engine.lora.sites import RowAdapters
 from redqueen.engine.model.attention import SharedPrefix
-from redqueen.engine.model.families import rounds_inputs
 from redqueen.engine.model.forward import MemberRows
+from redqueen.engine.model.quantized import rounds_inputs
 from redqueen.errors import ModelError
 
 # Parts of a layer's name that are no linear layer of every token: what routes tokens to experts, and experts.

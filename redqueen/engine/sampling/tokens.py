@@ -1,6 +1,6 @@
-"""Many random numbers at once, from a stream that is named like those of `redqueen.base.streams`.
+"""Sampling tokens from logits, each row by its own parameters.
 
-A module of its own, since numpy takes a fifth of a second to import and most commands draw none.
+Shape suffixes: R rows, V vocabulary, B blocks of the vocabulary.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from torch import Tensor
 from redqueen.base.streams import key
 from redqueen.records import SamplingParams
 
+# Many random numbers at once, from a stream that is named like those of `redqueen.base.streams`.
+#
+# A module of its own, since numpy takes a fifth of a second to import and most commands draw none.
+
 
 def uniforms(count: int, *parts: str | int) -> np.ndarray:
     """Returns `count` float64 uniforms in [0, 1) from a counter-based stream (Philox; Salmon et al. 2011).
@@ -24,10 +28,6 @@ def uniforms(count: int, *parts: str | int) -> np.ndarray:
     """
     return np.random.Generator(np.random.Philox(key=key(*parts))).random(count)
 
-
-# Sampling tokens from logits, each row by its own parameters.
-#
-# Shape suffixes: R rows, V vocabulary, B blocks of the vocabulary.
 
 VOCABULARY_BLOCK = 256
 """The vocabulary is cumulated in blocks of this size."""

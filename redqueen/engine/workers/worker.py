@@ -1,4 +1,7 @@
-"""Pickles a decoder for another process. Its tensors are pickled as places in shared memory, not as bytes."""
+"""One worker process of the pool. It reads the base and the adapters in shared memory and gets jobs over a pipe.
+
+It does not import transformers, so that it starts fast and stays small.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,8 @@ from redqueen.engine.model.decoder import Decoder
 from redqueen.engine.sampling.continuous_batch import BatchLimits, ContinuousBatch, RowGroup, TextModel
 from redqueen.engine.shared_memory import SharedBlock
 from redqueen.errors import UserError
+
+# Pickles a decoder for another process. Its tensors are pickled as places in shared memory, not as bytes.
 
 # Stands for a weight in oneDNN's own layout. That layout is private to a process and cannot be pickled.
 _PACKED = "packed"
@@ -77,11 +82,6 @@ def load_decoder(pickled: bytes, block: SharedBlock) -> Decoder:
         for layer in decoder.layers
     )
     return replace(decoder, layers=layers, head=pack(decoder.head))
-
-
-# One worker process of the pool. It reads the base and the adapters in shared memory and gets jobs over a pipe.
-#
-# It does not import transformers, so that it starts fast and stays small.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,7 @@
-"""Judges answers to CRUXEval: which output a program gives (-O), or an input that makes it give an output (-I).
+"""CRUXEval (Gu et al. 2024): 800 short functions; -O asks for the output of one, -I for an input that gives an output.
 
-A problem's `data` has `kind` ("input" or "output"), `code`, which defines `f`, and the benchmark's own `input` and
-`output`. The answer is the value, or the arguments, also as `f(...)`. A value is a literal and is read as data, by the
-game's own reader of literals. Arguments may be any expressions: those of 12 of the benchmark's rows are no literals
-(`lambda x: x < 2`), and they are evaluated in the jail. Values are equal if Python says so, as in the benchmark's own
-assertion.
+These are deduction and abduction, so the forms `chat`, `completion` and `work` are the game's own prompts. The form
+`assert` is CRUXEval's: one line of Python with a gap.
 """
 
 from __future__ import annotations
@@ -20,6 +17,14 @@ from redqueen.jail import CodecError, Limits, encode_arguments, parse_literal
 from redqueen.method.prompts import prompts
 from redqueen.records import Kind, Pair, Prompt, Task, Verdict
 from redqueen.tasks.python import ABDUCTION, DEDUCTION
+
+# Judges answers to CRUXEval: which output a program gives (-O), or an input that makes it give an output (-I).
+#
+# A problem's `data` has `kind` ("input" or "output"), `code`, which defines `f`, and the benchmark's own `input` and
+# `output`. The answer is the value, or the arguments, also as `f(...)`. A value is a literal and is read as data, by
+# the game's own reader of literals. Arguments may be any expressions: those of 12 of the benchmark's rows are no
+# literals (`lambda x: x < 2`), and they are evaluated in the jail. Values are equal if Python says so, as in the
+# benchmark's own assertion.
 
 LIMITS = Limits(cpu_s=3.0, wall_s=120.0)
 """What one call may use: the benchmark gives three seconds."""
@@ -69,12 +74,6 @@ def _call(answer: str) -> str | None:
 
 def _verdict(right: bool) -> Verdict:
     return Verdict("correct" if right else "wrong")
-
-
-# CRUXEval (Gu et al. 2024): 800 short functions; -O asks for the output of one, -I for an input that gives an output.
-#
-# These are deduction and abduction, so the forms `chat`, `completion` and `work` are the game's own prompts. The form
-# `assert` is CRUXEval's: one line of Python with a gap.
 
 
 def cruxeval(shared: OpenGraders) -> Grader:

@@ -1,17 +1,4 @@
-"""Judges solutions of HumanEval+ and "mbpp+"+ by evalplus' rules, in the project's own jail.
-
-A problem's `data` is the row of the benchmark's release file: task_id, prompt, canonical_solution, entry_point,
-base_input, plus_input, atol. The answer is a whole program. It is right if it gives what the canonical solution gives
-on all base and plus inputs (`evalplus.py` says what counts as the same).
-
-What differs from evalplus, on purpose:
-
-- The expected outputs come from the jail too, and no solution sees them.
-- Limits are CPU time and not time. evalplus gives a second to each input and a minute to all. Here up to `CALLS` inputs
-  share `MOST_S` seconds and four times the reference's time.
-- An output of more than 32 KiB is compared by a digest, and so without a tolerance.
-- A value that is not plain (a `Fraction`, a view of a dict) equals nothing.
-"""
+"""HumanEval+ and MBPP+: the answer is a whole program."""
 
 from __future__ import annotations
 
@@ -35,6 +22,20 @@ from redqueen.extras.benchmarks.evalplus_rules import Comparison, asked, mbpp_ar
 from redqueen.jail import BENCHMARKS, Limits, Sandbox, encode_arguments, parse_literal
 from redqueen.jail.child.values import CodecError, decode
 from redqueen.records import Prompt, Verdict
+
+# Judges solutions of HumanEval+ and MBPP+ by evalplus' rules, in the project's own jail.
+#
+# A problem's `data` is the row of the benchmark's release file: task_id, prompt, canonical_solution, entry_point,
+# base_input, plus_input, atol. The answer is a whole program. It is right if it gives what the canonical solution gives
+# on all base and plus inputs (`evalplus_rules.py` says what counts as the same).
+#
+# What differs from evalplus, on purpose:
+#
+# - The expected outputs come from the jail too, and no solution sees them.
+# - Limits are CPU time and not time. evalplus gives a second to each input and a minute to all. Here up to `CALLS`
+#   inputs share `MOST_S` seconds and four times the reference's time.
+# - An output of more than 32 KiB is compared by a digest, and so without a tolerance.
+# - A value that is not plain (a `Fraction`, a view of a dict) equals nothing.
 
 # What reference solutions give, kept in a file, so that they run once and not before each evaluation.
 
@@ -209,9 +210,6 @@ def _limits(cpu_s: float) -> Limits:
         output_bytes=most.output_bytes,
         input_bytes=most.input_bytes,
     )
-
-
-# HumanEval+ and MBPP+: the answer is a whole program.
 
 
 def evalplus(shared: OpenGraders) -> Grader:

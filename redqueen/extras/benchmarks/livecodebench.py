@@ -1,12 +1,7 @@
-"""Judges solutions of LiveCodeBench: functions called with JSON values, and scripts that read standard input.
+"""LiveCodeBench v5 (Jain et al. 2024): 880 problems of programming contests, with tests that are not shown.
 
-A problem's `data` has `tests`, each with `input` and `output` as the benchmark's files have them, and `function`: the
-name of the method of `Solution` that is called, or None for scripts. The answer is a whole program.
-
-The rules are those of the benchmark's own `testing_util.py`, in code of our own: six seconds a test, a tuple counts as
-a list, printed lines are compared without white space at their ends and, where they differ, as decimal numbers. Each
-test has a process of its own, so that nothing is left over from the last one. In the jail a solution cannot start
-threads, read a clock, or import what is not in the standard library (`numpy`, `sortedcontainers`).
+A problem has either a function to write (`functional` tests) or a program that reads standard input (`stdin` tests).
+The private tests are packed: base64, zlib, pickle, and inside it JSON.
 """
 
 from __future__ import annotations
@@ -32,6 +27,16 @@ from redqueen.evals.graders.jailed import carried
 from redqueen.jail import BENCHMARKS, Limits, encode_arguments, parse_literal
 from redqueen.jail.tokens import decimal
 from redqueen.records import Prompt, Verdict
+
+# Judges solutions of LiveCodeBench: functions called with JSON values, and scripts that read standard input.
+#
+# A problem's `data` has `tests`, each with `input` and `output` as the benchmark's files have them, and `function`: the
+# name of the method of `Solution` that is called, or None for scripts. The answer is a whole program.
+#
+# The rules are those of the benchmark's own `testing_util.py`, in code of our own: six seconds a test, a tuple counts
+# as a list, printed lines are compared without white space at their ends and, where they differ, as decimal numbers.
+# Each test has a process of its own, so that nothing is left over from the last one. In the jail a solution cannot
+# start threads, read a clock, or import what is not in the standard library (`numpy`, `sortedcontainers`).
 
 OUTPUT_BYTES = 1 << 22
 LIMITS = Limits(
@@ -116,12 +121,6 @@ def _same_line(printed: str, wanted: str) -> bool:
 
 def _numbers(words: Sequence[str]) -> list[Decimal]:
     return [Decimal(word) for word in words]
-
-
-# LiveCodeBench v5 (Jain et al. 2024): 880 problems of programming contests, with tests that are not shown.
-#
-# A problem has either a function to write (`functional` tests) or a program that reads standard input (`stdin` tests).
-# The private tests are packed: base64, zlib, pickle, and inside it JSON.
 
 
 def livecodebench(shared: OpenGraders) -> Grader:

@@ -1,7 +1,6 @@
-"""Judges mathematical answers by math-verify, in processes that can be killed.
+r"""The mathematics benchmarks: the answer is what the last \boxed{...} of a text holds.
 
-A problem's `data` has `answers`: one reference answer, or several if all of them have to be given (`references.py`).
-The answer is what the model's last box holds (`extraction.last_boxed`).
+If a problem asks for several answers, it is what the boxes of the last sentence hold together.
 """
 
 from __future__ import annotations
@@ -25,6 +24,11 @@ from redqueen.extras.benchmarks.latex import given_answers, split_answers
 from redqueen.extras.benchmarks.structure import depth_of
 from redqueen.jail.host import cores
 from redqueen.records import Prompt, Status, Verdict
+
+# Judges mathematical answers by math-verify, in processes that can be killed.
+#
+# A problem's `data` has `answers`: one reference answer, or several if all of them have to be given (`latex.py`).
+# The answer is what the model's last box holds (`extraction.last_boxed`).
 
 CPU_S = 10.0
 """CPU seconds for one answer."""
@@ -133,11 +137,6 @@ def _exchange(process: subprocess.Popen[str], answers: tuple[str, ...], answer: 
         return process.stdout.readline()
     finally:
         alarm.cancel()
-
-
-# The mathematics benchmarks: the answer is what the last \boxed{...} of a text holds.
-#
-# If a problem asks for several answers, it is what the boxes of the last sentence hold together.
 
 
 def maths(_: OpenGraders) -> Grader:

@@ -1,4 +1,4 @@
-"""Keeps an engine's adapters those of the bank: each version of a member's weights is an adapter of its own."""
+"""Samples with vLLM, and leaves gradients to another executor."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from redqueen.engine.sampling.completion import Row, extend
 from redqueen.engine.sampling.continuous_batch import BatchLimits, OnRow, RowGroup, TextModel
 from redqueen.errors import AdapterError, PromptError, WorkerError
 from redqueen.extras.vllm.engine import Engine, Piece
+
+# Keeps an engine's adapters those of the bank: each version of a member's weights is an adapter of its own.
 
 # Memory with names in a file system, where the machine has it. Elsewhere the folder for temporary files is used.
 _SHARED_MEMORY = Path("/dev/shm")
@@ -123,8 +125,6 @@ class AdapterVersions:
         rank = self.bank.ranks[slot]
         save_adapter(folder, folded, alpha=rank, base=self.base, dtype=self.dtype)
 
-
-# Samples with vLLM, and leaves gradients to another executor.
 
 # Seeds of torch's generators have 64 bits, and vLLM sends them as signed numbers.
 _SEEDS = 2**63

@@ -1,4 +1,4 @@
-"""Which hosts are this machine: what a server that listens here alone answers to."""
+"""Answers requests: one job each, a bounded number of them, and nothing is run for a client that has gone."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from redqueen.jail import Outcome, Sandbox
 from redqueen.jail.service.wire import RequestLimits, WireError, answer, encoded, read_request
+
+# Which hosts are this machine: what a server that listens here alone answers to.
 
 # A tunnel (`ssh -L 9000:127.0.0.1:8642`) changes the port, so every port is allowed.
 _HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -37,8 +39,6 @@ def is_loopback(address: str) -> bool:
     except ValueError:
         return address.lower() == "localhost"
 
-
-# Answers requests: one job each, a bounded number of them, and nothing is run for a client that has gone.
 
 # Refuses what comes from a page in somebody's browser: no page may run programs here.
 

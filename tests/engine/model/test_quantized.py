@@ -168,7 +168,7 @@ def test_the_plan_counts_the_stored_bytes(base: Base) -> None:
 
 
 def frozen(base: Base) -> list[tuple[str, Tensor]]:
-    from redqueen.engine.model.families import frozen_tensors
+    from redqueen.engine.model.quantized import frozen_tensors
 
     named = list(frozen_tensors(base.model))
     return [(name, tensor) for name, tensor in named if name != "lm_head.weight"]
