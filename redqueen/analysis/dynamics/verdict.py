@@ -86,7 +86,7 @@ def _decide(solve_rate: Trend | None, contested: Trend | None, size: Trend | Non
     if contested.last < CONTESTED:
         return "disengagement", (
             f"Only {contested.last:.0%} of the tasks are contested: the others are solved always or never, "
-            "so nobody learns from them."
+            "so no member learns from them."
         )
     if grows and not drops and 1 - SOLVED <= solve_rate.last <= SOLVED:
         return "arms race", f"The programs grew and the students kept up: {solved}."

@@ -42,9 +42,7 @@ class NoValid:
         self.steps.append(line)
         if len(self.steps) < NO_VALID_STEPS or (len(self.steps) - NO_VALID_STEPS) % AGAIN:
             return None
-        return (
-            f"warning: no proposal was valid for {len(self.steps)} steps, so nobody learns: {why(self.steps)}; {ADVICE}"
-        )
+        return f"warning: no proposal was valid for {len(self.steps)} steps, so nothing is learnt: {why(self.steps)}; {ADVICE}"
 
 
 def summary(lines: Sequence[StepMetrics], run: str) -> str | None:
@@ -53,7 +51,7 @@ def summary(lines: Sequence[StepMetrics], run: str) -> str | None:
     if not empty or 2 * len(empty) < len(lines):
         return None
     return (
-        f"warning: {len(empty)} of {len(lines)} steps had no valid proposal, so nobody learnt in them: {why(empty)}; "
+        f"warning: {len(empty)} of {len(lines)} steps had no valid proposal, so nothing was learnt in them: {why(empty)}; "
         f"see them with redqueen show {run} --worst; {ADVICE}"
     )
 
