@@ -13,7 +13,7 @@ _API = ("Answer", "Run", "compare")
 
 
 # Every module of this package imports this file first, so it imports nothing of the package: the API is at the top of
-# the house, and it is loaded when somebody asks for one of its names.
+# the house, and it is loaded when one of its names is asked for.
 def __getattr__(name: str) -> Any:
     if name in _API:
         return getattr(importlib.import_module("redqueen.api"), name)

@@ -48,7 +48,7 @@ _loaded: set[str] = set()
 
 
 class PluginError(UserError):
-    """Own parts that cannot be had: a module that cannot be used, or that nobody allowed to import."""
+    """Own parts that cannot be had: a module that cannot be used, or that was not allowed to be imported."""
 
 
 def reserve(kind: Part, built_in: Iterable[str]) -> None:

@@ -28,7 +28,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class FollowUp(Generic[T_co]):
-    """What something leads to once its verdict is there. It is made by whoever takes it, in that thread."""
+    """Follow-up work that waits for a verdict. The thread that takes it builds it."""
 
     def __init__(self, verdict: Future[S], make: Callable[[S], T_co]) -> None:
         self._verdict: Future[Any] = verdict

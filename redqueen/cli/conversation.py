@@ -43,7 +43,7 @@ _WORDS = ("propose", "again", "member", "attempts", "help", "exit", "quit")
 
 
 def run_conversation(run: Path, name: str, step: int | None, attempts: int, allowed: Permissions) -> int:
-    """Talks until the input ends; returns the exit code. Raises UserError if nobody can be asked."""
+    """Talks until the input ends; returns the exit code. Raises UserError if no member can be asked."""
     directory = RunDirectory(run)
     config = playable(directory, allowed)
     found = found_member(directory, config, name, step)

@@ -32,7 +32,7 @@ def dataset_card(config: Config, selected: TaskSelection, wanted: TaskFilter) ->
 trained by co-evolution with [Red Queen](https://arxiv.org/abs/2605.16727) {__version__}: teachers write tasks, and
 students solve them.
 
-**A model wrote these programs, and nobody has read them all. Run them in a sandbox only**, such as `redqueen verify`.
+**A model wrote these programs, and not all were read. Run them in a sandbox only**, such as `redqueen verify`.
 Inputs and outputs are Python literals: read them with `ast.literal_eval`, never with `eval`.
 
 ## Load

@@ -25,7 +25,7 @@ def run_jail_serve(host: str, port: int, workers: int | None, most: RequestLimit
             f"{most.memory_mb} MiB each; Ctrl-C ends"
         )
         if not is_loopback(host):
-            print("whoever reaches this address may run programs: there is no password")
+            print("anyone who reaches this address may run programs: there is no password")
         # Flushed, because a script that starts the command reads the address from a pipe.
         print(f"http://{host}:{listener.getsockname()[1]}/run_code", flush=True)
         with contextlib.suppress(KeyboardInterrupt):

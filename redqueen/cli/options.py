@@ -46,7 +46,7 @@ Figure = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it:
 
 
 def say_loading(what: str = "PyTorch") -> None:
-    """Says in a terminal, where somebody waits, that the libraries, and `what` with them, are being loaded."""
+    """Says in a terminal, where a person waits, that the libraries, and `what` with them, are being loaded."""
     if sys.stderr.isatty():
         typer.echo(f"loading {what} ...", err=True)
 

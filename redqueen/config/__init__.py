@@ -128,8 +128,8 @@ class Config(Section):
         smallest = min(size for size in (population.teachers, population.students, 10**9) if size > 1)
         if self.evolution.enabled and self.evolution.elite >= smallest:
             raise ValueError(
-                f"evolution.elite={self.evolution.elite} protects all {smallest} members of a role, so nobody can be "
-                "replaced: choose fewer"
+                f"evolution.elite={self.evolution.elite} protects all {smallest} members of a role, so no member can "
+                "be replaced: choose fewer"
             )
         return self
 

@@ -12,7 +12,7 @@ from pydantic_core import CoreSchema, core_schema
 from redqueen import extras, plugins
 
 ANY_PART = "any part"
-"""The key of the validation context that says whether names of parts that nobody registered are taken."""
+"""The key of the validation context that says whether names of parts that are not registered are taken."""
 
 
 class Section(BaseModel):

@@ -99,7 +99,7 @@ class Sandbox(AbstractContextManager["Sandbox", None]):
 
 
 class _FreeWorkers:
-    """The workers that nobody uses. Threads that wait for one get it in the order in which they came."""
+    """The workers that are not in use. Threads that wait for one get it in the order in which they came."""
 
     # A plain queue would be unfair: the thread that puts a worker back and takes the next job at once is there before
     # the thread that the queue wakes, so a few threads keep the workers among themselves.

@@ -171,7 +171,7 @@ class Child:
                 return Stop.CPU
 
     def _read(self) -> bytes | None:
-        """Returns what the child has written and nobody has read, or None if that is nothing."""
+        """Returns what the child has written and was not read yet, or None if that is nothing."""
         try:
             data = self._socket.recv(_AT_ONCE, socket.MSG_DONTWAIT)
         except (BlockingIOError, ConnectionResetError):
@@ -203,7 +203,7 @@ class Child:
         except ChildProcessError:
             raise ZygoteError("something else in this process waits for its children") from None
         finally:
-            # Whoever has waited for it: the number may belong to another process now.
+            # It has been waited for elsewhere: the number may belong to another process now.
             self._pid = 0
             self._socket.close()
         return status, int((usage.ru_utime + usage.ru_stime) * 1e6)
@@ -221,7 +221,7 @@ class Child:
         return TRAILER.unpack(self._last)
 
     def _kill(self) -> None:
-        # Nobody has waited for it, so that the number is still its own.
+        # It has not been waited for, so the number is still its own.
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
 

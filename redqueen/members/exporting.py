@@ -292,7 +292,7 @@ def export(run: Path, name: str, out: Path, step: int | None, listener: Listener
             rank = next(iter(adapter.values())).a.shape[1]
             write_merged(scratch, config.model.name, adapter, found.saved.alpha / rank)
         else:
-            # A folder of this machine's cache would tell nobody else where the base is.
+            # A folder of this machine's cache would not tell others where the base is.
             base = ORIGINAL if config.model.name == BUNDLED else location(config.model.name)
             save_adapter(scratch, adapter, alpha=found.saved.alpha, base=base)
         exported = CardFacts(

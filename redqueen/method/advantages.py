@@ -180,7 +180,7 @@ def _baseline(group: Sequence[GradedRollout], pay: GameConfig) -> float:
     """Returns the mean reward of a group and of one imagined text more, which has the right form.
 
     The imagined one is paid what the group's texts of the right form are paid on average. If there is none, it is paid
-    the least that the right form can bring: a task that nobody solves, or a wrong answer.
+    the least that the right form can bring: a task that is never solved, or a wrong answer.
     """
     # Without it the baseline of a group that holds nothing but invalid texts would be their own reward, so that its
     # members would never feel it. A group without an invalid text has the same baseline as without the imagined one.

@@ -31,7 +31,7 @@ def mean_reward(member: Member) -> float | None:
 
 
 def learnability(member: Member) -> float | None:
-    """Returns the mean learnability of the latest matches, in [0, 1], whoever won; None before the first."""
+    """Returns the mean learnability of the latest matches, in [0, 1], regardless of who won; None before the first."""
     return fmean(member.learnability) if member.learnability else None
 
 

@@ -27,7 +27,7 @@ _ROUNDING = 1e-9
 
 def par_of(matches: Sequence[SolveRates]) -> dict[Kind, float]:
     """Returns the mean solve rate of each kind's solved tasks in these matches; a kind without any has no par."""
-    # Tasks that nobody solved are left out: they may be impossible, and then they say nothing about the level.
+    # Tasks that were never solved are left out: they may be impossible, and then they say nothing about the level.
     solved: dict[Kind, list[float]] = {}
     for match in matches:
         for kind, rates in match.items():
@@ -61,7 +61,7 @@ def par_by(rule: str, recent: Sequence[SolveRates]) -> Par:
 def match_score(match: SolveRates, par: Par) -> float:
     """Returns the mean over a match's tasks of solve rate minus par, in [-1, 1]; above 0 the student did better.
 
-    A task that nobody solved counts as par: it decides nothing, so impossible tasks do not win games.
+    A task that was never solved counts as par: it decides nothing, so impossible tasks do not win games.
 
     Raises ValueError if there is no task, or a solve rate is outside [0, 1]; KeyError if a solved task's kind has no
     par.

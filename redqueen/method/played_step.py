@@ -117,7 +117,7 @@ def _score(proposed: Proposed, attempts: Sequence[Attempted], task_bank: TaskBan
     novel = task is not None and task_bank.is_novel(task)
     if task is not None:
         task_bank.add(task, rho)
-    # Nobody is paid for a task of the task bank.
+    # No teacher is paid for a task of the task bank.
     reward = None if proposed.rollout.member == BANK else teacher_reward(proposed, rho, novel, pay)
     return ScoredProposal(
         proposed=proposed,

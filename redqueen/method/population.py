@@ -51,7 +51,7 @@ class Member:
     held_out: float | None = None
     """Its latest score on the held-out tasks, in [0, 1]; None before the first."""
     practised: int = 0
-    """Matches against the task bank, of students alone. They are no games, as nobody is rated."""
+    """Matches against the task bank, of students alone. They are not games, because no member is rated."""
 
     @property
     def games(self) -> int:

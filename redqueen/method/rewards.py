@@ -42,7 +42,7 @@ StudentReward = Callable[[Attempted, GameConfig], float]
 
 
 def populora(played: PlayedTask, pay: GameConfig) -> float:
-    """Returns 1 - rho, and 0 for a task that nobody solved (the paper's reward)."""
+    """Returns 1 - rho, and 0 for a task that was never solved (the paper's reward)."""
     # 1 - rho alone would pay most for impossible tasks.
     return pay.teacher_unsolved if played.rho == 0 else 1 - played.rho
 

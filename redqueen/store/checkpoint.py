@@ -123,14 +123,12 @@ def load(folder: Path, step: int) -> Checkpoint:
         if state.get("format") != FORMAT:
             raise CheckpointError(f"{path} has checkpoint format {state.get('format')}, this version reads {FORMAT}")
         if state["step"] != step:
-            raise CheckpointError(f"{path / 'state.json'} is of step {state['step']}: use a copy that nobody changed")
+            raise CheckpointError(f"{path / 'state.json'} is of step {state['step']}: use an unchanged copy")
         try:
             return _restored(path, state)
         except ValidationError as error:
             what = error.errors()[0]["msg"].removeprefix("Value error, ")
-            raise CheckpointError(
-                f"{path / 'state.json'} was changed ({what}): use a copy that nobody changed"
-            ) from error
+            raise CheckpointError(f"{path / 'state.json'} was changed ({what}): use an unchanged copy") from error
 
 
 def _restored(path: Path, state: Mapping[str, Any]) -> Checkpoint:

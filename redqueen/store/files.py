@@ -1,4 +1,4 @@
-"""Reads and writes the small files of a run, which may be damaged, or made by somebody to make this process fail."""
+"""Reads and writes the small files of a run, which may be damaged, or made on purpose to make this process fail."""
 
 from __future__ import annotations
 

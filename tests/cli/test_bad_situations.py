@@ -143,7 +143,7 @@ SITUATIONS: dict[str, Situation] = {
     "fewer inputs than inputs": Situation("train game.max_inputs=2", "at least min_inputs"),
     "no teachers": Situation("train population.teachers=0", "population.teachers"),
     "single agent of four": Situation("train population.single_agent=true", "needs population.teachers=1"),
-    "all are elite": Situation("train evolution.elite=2", "nobody can be replaced"),
+    "all are elite": Situation("train evolution.elite=2", "no member can be replaced"),
     "gamma 1": Situation("train evolution.gamma=1", "evolution.gamma"),
     "matches without champions": Situation("train league.hall_matches=0.5", "needs champions"),
     "teachers held out": Situation("train league.teacher_fitness=held_out", "for students only"),

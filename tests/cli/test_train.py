@@ -214,7 +214,7 @@ def test_a_run_may_have_any_name(finished: Path, tmp_path: Path, name: str) -> N
 def test_a_run_that_learns_nothing_says_so(tmp_path: Path, model: str) -> None:
     done = redqueen("train", "--run", str(tmp_path / "run"), "--steps", "3", "--model", model, *SMALL)
     assert done.returncode == 0
-    assert "no proposal was valid for 2 steps, so nobody learns" in done.stdout
+    assert "no proposal was valid for 2 steps, so nothing is learnt" in done.stdout
     assert "3 of 3 steps had no valid proposal" in done.stdout
 
 

@@ -255,7 +255,7 @@ def test_a_checkpoint_holds_its_own_files(folder: Path) -> None:
 
 def test_a_checkpoint_of_another_step_than_its_folder_is_refused(folder: Path) -> None:
     change_state(save(folder, make()), '"step": 4', '"step": 3')
-    with pytest.raises(CheckpointError, match="is of step 3: use a copy that nobody changed"):
+    with pytest.raises(CheckpointError, match="is of step 3: use an unchanged copy"):
         checkpoint.load(folder, 4)
 
 

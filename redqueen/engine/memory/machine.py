@@ -78,7 +78,7 @@ class Machine:
     free: int = 0
     """Free bytes of the device."""
     host: int | None = None
-    """Free bytes of the machine itself if the device is a GPU; None if nobody knows."""
+    """Free bytes of the machine itself if the device is a GPU; None if it is unknown."""
 
     @property
     def on_gpu(self) -> bool:

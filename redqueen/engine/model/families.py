@@ -65,7 +65,7 @@ def check_model(model: ModelConfig) -> None:
     """
     try:
         config: Any = json.loads((Path(model.name).expanduser() / "config.json").read_bytes())
-    # Whoever reads the file next says what is wrong with it.
+    # The next reader of the file says what is wrong with it.
     except (OSError, ValueError):
         config = None
     if isinstance(config, dict):

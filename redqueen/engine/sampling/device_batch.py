@@ -161,7 +161,7 @@ class DeviceBatch:
 
     def assign(self, slots: Sequence[int], params: Sequence[SamplingParams]) -> None:
         """Sets the member and the sampling parameters of each row, until the next call."""
-        # Rows that only fill a bucket need a member as well; nobody reads what they sample.
+        # Rows that only fill a bucket need a member as well; what they sample is not read.
         spare = self.width(len(slots)) - len(slots)
         self.decode.assign_rows([*slots, *[slots[0]] * spare])
         of_rows = SamplingTensors.of(params)

@@ -70,7 +70,7 @@ def batch_pages(rows: int, room: int, tokens: int = 0) -> int:
     row_pages = pages_of(room)
     most = rows * row_pages
     held = min(most, max(row_pages, tokens // PAGE)) if tokens else most
-    # One page more belongs to nobody: rows that have ended write there until their places are used again.
+    # One page more belongs to no row: rows that have ended write there until their places are used again.
     return held + 1
 
 
@@ -91,7 +91,7 @@ class Pages:
 
     @property
     def free(self) -> int:
-        """How many pages nobody has."""
+        """How many pages are free."""
         return len(self._free)
 
     def needed(self, prompt: int, rows: int) -> int:

@@ -85,7 +85,7 @@ class Benchmark:
 def own_code(benchmark: Benchmark) -> list[str]:
     """Returns the code of the modules that read and judge a user's own benchmark; nothing for the project's.
 
-    Whoever changes a rule means to see its new verdicts, and not the stored ones.
+    A changed rule should show its new verdicts, and not the stored ones.
     """
     modules = {part.__module__ for part in (benchmark.problem, benchmark.read, benchmark.grader)}
     files = [getattr(sys.modules.get(module), "__file__", None) for module in sorted(modules) if not _is_ours(module)]

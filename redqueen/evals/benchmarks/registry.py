@@ -309,7 +309,7 @@ def load_benchmarks(
             missing.append(error)
     if not missing:
         return loaded
-    # Whoever asked for many is told of all that are missing at once.
+    # All missing ones are named at once.
     others = ",".join(one.benchmark.name for one in loaded)
     instead = f". Or choose only what is there: {others}" if others else ""
     raise UserError("; ".join(map(str, missing)) + instead)

@@ -131,7 +131,7 @@ class Replicas:
     def state(self, name: str, method: str) -> MemberState:
         """Returns what a member's owner says of it: its `weights` or its `states`.
 
-        Every replica has the weights of a member that nobody trains.
+        Every replica has the weights of a member that is not trained.
         """
         while True:
             index = self.owners.get(name, next(iter(self.actors)))
@@ -277,7 +277,7 @@ class Replicas:
                 self.wait({heir: self.actors[heir].call("keep", self.actors[owner].call("states", names))})
 
     def close(self) -> None:
-        # vLLM has processes and shared memory of its own, which nobody frees if its parent is killed.
+        # vLLM has processes and shared memory of its own, which are not freed if its parent is killed.
         for closing in [actor.call("close") for actor in self.actors.values()]:
             closing.wait(_CLOSED_IN)
         for actor in self.actors.values():

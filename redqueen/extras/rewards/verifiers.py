@@ -75,7 +75,7 @@ class PuzzlesConfig(vf.TasksetConfig):
     kinds: list[Kind] = Field(default_factory=list)
     """Only tasks of these kinds; none: all."""
     least_solved: float = 0.0
-    """Only tasks with at least this solve rate. Tasks that nobody attempted have none, and are always loaded."""
+    """Only tasks with at least this solve rate. Tasks without attempts have none, and are always loaded."""
     most_solved: float = 1.0
     """Only tasks with at most this solve rate."""
 

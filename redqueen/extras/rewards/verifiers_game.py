@@ -123,7 +123,7 @@ class RedQueen(vf.Env[RedQueenConfig]):
                 group.create_task(agents.student.run(Puzzle(puzzle_data(made))))
 
     async def finalize(self, task: Any, episode: Any) -> None:
-        """Pays the teacher: -1 for what is no task, 0 for a task that nobody solved, else 1 - the solve rate."""
+        """Pays the teacher: -1 for what is not a task, 0 for a task that was never solved, else 1 - the solve rate."""
         del task
         (proposal,) = [trace for trace in episode.traces if trace.agent.name == "teacher"]
         status = proposal.info[STATUS]

@@ -129,7 +129,7 @@ NOTES = """\
 Rows: the fittest students after so many steps; columns: tasks of these steps; numbers: solve rates, in sample (the run
 trained on these tasks). Change: fitted from the first epoch to the last, with a 95 % interval over tasks; of the solve
 rate at the same tasks for students, of difficulty for the same students for teachers. Harder is not better where the
-share that nobody solved grows as well."""
+share of unsolved tasks grows as well."""
 
 
 def run_ancestry(

@@ -92,7 +92,7 @@ def seed_curriculum(config: Config) -> Curriculum:
 
 
 def _seed_record(number: int, task: Task) -> TaskRecord:
-    """Returns a seed as a row of a file of tasks; nobody has attempted it."""
+    """Returns a seed as a row of a file of tasks, without attempts."""
     kind = find(task.kind)
     return TaskRecord(
         run=SEEDS,

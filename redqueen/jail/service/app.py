@@ -110,7 +110,7 @@ class _Service:
         # Its place is free when the job is done, and not when its client has gone: a job that runs goes on.
         future.add_done_callback(lambda _: self._room.give_back(len(body), places=1))
         outcome = await _unless_gone(request, future)
-        # Nobody reads the answer to a client that has gone.
+        # The answer to a client that has gone is not read.
         return Response(status_code=499) if outcome is None else _json(answer(outcome))
 
     async def _body(self, request: Request, size: int) -> bytes:
@@ -199,7 +199,7 @@ async def _ping(request: Request) -> Response:
 
 async def _not_found(request: Request, error: Exception) -> Response:
     del error
-    # A path may hold anything; quoted, it cannot change the terminal of whoever reads this.
+    # A path may hold anything; quoted, it cannot change the terminal of its reader.
     path = ascii(request.url.path)
     message = f"{path} is not served: POST /run_code runs Python, and nothing else of SandboxFusion is here\n"
     return PlainTextResponse(message, 404)

@@ -22,7 +22,7 @@ PATIENCE_S = 5.0
 _LONGEST_S = 1e6
 _LARGEST_MB = 1 << 24
 
-# Fields of the wire that this service cannot do. Nobody loses an answer if they are empty.
+# Fields of the wire that this service cannot do. No answer is lost if they are empty.
 _REFUSED = {"files": "the jail has no files", "fetch_files": "the jail has no files", "args": "they are for pytest"}
 _KNOWN = frozenset(["code", "language", "stdin", "run_timeout", "compile_timeout", "memory_limit_MB", *_REFUSED])
 

@@ -41,7 +41,7 @@ FUNCTION_WEIGHT = 3.0
 MAX_PAIRS = 8
 """How many pairs of a task with examples one training text holds. More of them only lengthen the text."""
 KEEP_EVERY = 10
-"""Steps after which a fit is kept as it is: whoever loses one that takes an hour can go on from there."""
+"""Steps after which a fit is kept as it is, so that a fit of an hour that is lost can go on from there."""
 Report = Callable[[str, int, int], None]
 
 
@@ -125,7 +125,7 @@ class Warmup:
             known = {fingerprint(task.program) for task in [*self.seeds_by_kind[kind], *self.new_tasks[kind]]}
             for verdict, task in self._propose(kind, count, round_):
                 statuses[verdict.status] += 1
-                # Whoever is measured on the reserved programs must not have learned from programs like them.
+                # A model that is measured on the reserved programs must not have learned from programs like them.
                 if task is None or is_reserved(task.program, kind):
                     continue
                 # A program that was shown is easily repeated and teaches nothing new. So only new programs count,

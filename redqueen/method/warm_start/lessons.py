@@ -84,7 +84,7 @@ class Lessons:
             member=self.member,
             prompt_ids=tokens[:given],
             token_ids=tokens[given:],
-            # Nobody sampled this text.
+            # No model sampled this text.
             logprobs=(),
             advantage=weight,
         )

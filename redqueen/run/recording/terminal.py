@@ -210,7 +210,7 @@ class LineReporter(Recorder):
 
 
 class _Elapsed(ProgressColumn):
-    """The time of the phase, under its name, so that nobody takes it for the time left."""
+    """The time of the phase, under its name, so that it is not taken for the time left."""
 
     def render(self, task: Task) -> Text:
         return Text(f"{clock(task.elapsed or 0)} in this phase")

@@ -42,9 +42,8 @@ class NoValid:
         self.steps.append(line)
         if len(self.steps) < NO_VALID_STEPS or (len(self.steps) - NO_VALID_STEPS) % AGAIN:
             return None
-        return (
-            f"warning: no proposal was valid for {len(self.steps)} steps, so nobody learns: {why(self.steps)}; {ADVICE}"
-        )
+        count = len(self.steps)
+        return f"warning: no proposal was valid for {count} steps, so nothing is learnt: {why(self.steps)}; {ADVICE}"
 
 
 def summary(lines: Sequence[StepMetrics], run: str) -> str | None:
@@ -53,8 +52,8 @@ def summary(lines: Sequence[StepMetrics], run: str) -> str | None:
     if not empty or 2 * len(empty) < len(lines):
         return None
     return (
-        f"warning: {len(empty)} of {len(lines)} steps had no valid proposal, so nobody learnt in them: {why(empty)}; "
-        f"see them with redqueen show {run} --worst; {ADVICE}"
+        f"warning: {len(empty)} of {len(lines)} steps had no valid proposal, so nothing was learnt in them: "
+        f"{why(empty)}; see them with redqueen show {run} --worst; {ADVICE}"
     )
 
 

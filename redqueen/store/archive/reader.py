@@ -89,7 +89,7 @@ class ArchiveReader(Closing):
         return sqlite3.connect(f"{copied.as_uri()}?mode=ro", uri=True)
 
     def _confine(self) -> None:
-        """Bounds what a file that somebody made on purpose can do to this process."""
+        """Bounds what a file that was made on purpose can do to this process."""
         # Expressions in its schema may call nothing that has side effects, and no value or query is without an end.
         self.connection.execute("PRAGMA trusted_schema=OFF")
         self.connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _VALUE_BYTES)

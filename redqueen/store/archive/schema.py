@@ -252,7 +252,7 @@ def check_layout(connection: sqlite3.Connection, path: Path) -> None:
     }
     for name, (kind, _) in entries.items():
         if kind not in ("table", "index"):
-            raise RunError(f"{path} has a {kind} ('{name}'), which no run makes: use a copy that nobody changed")
+            raise RunError(f"{path} has a {kind} ('{name}'), which no run makes: use an unchanged copy")
     for table in TABLES:
         if table.name in entries and not (entries[table.name][0] == "table" and entries[table.name][1]):
             raise RunError(f"{path} has something else than a table in place of '{table.name}': nothing can be read")

@@ -15,7 +15,7 @@ from redqueen.store.archive.schema import LAYOUT, TABLES, check_layout, create_s
 from redqueen.store.files import InPlace
 from redqueen.store.own_files import check_archive
 
-# What the archive keeps of a step so that nobody has to read all of its texts: `listing` and `tallies`.
+# What the archive keeps of a step so that a reader need not go through all of its texts: `listing` and `tallies`.
 #
 # Both follow from the rows of the step, and are written in the same transaction by `redqueen.store.archive.writer`.
 

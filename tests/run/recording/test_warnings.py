@@ -85,7 +85,7 @@ def test_two_steps_without_a_valid_proposal_are_said_with_reasons_and_then_again
     said = [watch.warning(step(0.0, malformed=20, error=3)) for _ in range(AGAIN + 2)]
     assert [number for number, text in enumerate(said, 1) if text] == [2, 2 + AGAIN]
     first = said[1] or ""
-    assert "for 2 steps, so nobody learns: 40 malformed, 6 error (50% of all were cut off" in first
+    assert "for 2 steps, so nothing is learnt: 40 malformed, 6 error (50% of all were cut off" in first
     assert "redqueen warm-start" in first
     assert "\n" not in first
 

@@ -263,7 +263,7 @@ def student_reward(step: CountedStep) -> float | None:
     by_key,
 )
 def outcomes(step: CountedStep) -> dict[str, int]:
-    """Games won by the `student`, by the `teacher`, by nobody (`draw`)."""
+    """Games won by the `student`, by the `teacher`, by neither (`draw`)."""
     counts = Counter(game.outcome for game in step.record.games)
     return {"student": counts["student"], "draw": counts["draw"], "teacher": counts["teacher"]}
 
