@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redqueen.analysis.find_member import MemberAtStep, find_member
-from redqueen.analysis.replay import Replay, load_step, open_replay
+from redqueen.analysis.replay import MemberAtStep, Replay, find_member, load_step, open_replay
 from redqueen.base import streams
 from redqueen.base.futures import finished
 from redqueen.config import Config

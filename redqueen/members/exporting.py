@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redqueen import __version__
-from redqueen.analysis.find_member import MemberAtStep, find_member, fitness_at
+from redqueen.analysis.replay import MemberAtStep, find_member, fitness_at
 from redqueen.base.markup import code, plain, yaml_text
 from redqueen.config import BUNDLED, Config
 from redqueen.engine.adapters.peft_files import save_adapter

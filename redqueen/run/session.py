@@ -9,24 +9,27 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Collection, Generator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import transformers
 
+from redqueen import extras
 from redqueen.base.machine import cache_root
 from redqueen.config import BUNDLED, Config, ModelConfig
 from redqueen.engine.adapters.made_for import other_base
 from redqueen.engine.memory import fit as memory
 from redqueen.engine.memory.estimate import longest_text
 from redqueen.engine.memory.machine import this_machine
+from redqueen.engine.model.base import BaseFacts, facts_of, load
 from redqueen.engine.model.bundled import cached, installed
 from redqueen.engine.model.decoder import FAMILIES
 from redqueen.engine.model.dimensions import token_counter
 from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.source import read_config
+from redqueen.engine.policy import MemberPolicy, open_policy
 from redqueen.engine.vllm_limits import check_engine
 from redqueen.evals.benchmarks.registry import check_benchmarks
 from redqueen.evals.held_out import check_held_out
@@ -34,19 +37,52 @@ from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.method.reserved import is_reserved
 from redqueen.method.reward_probe import check_advantage, check_rewards
 from redqueen.method.seeds import seeds_of
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import PromptLengths, Verifier
-from redqueen.run.players import open_players
 from redqueen.run.recording.environment import environment, session
+from redqueen.run.recording.measures import Spread
 from redqueen.run.recording.metrics import check_own
 from redqueen.run.recording.now import NowRecorder
-from redqueen.run.recording.opening import check_trackers, open_recorders, open_trackers
 from redqueen.run.recording.recorder import Recorder
+from redqueen.run.recording.tracker import check_trackers, open_recorders, open_trackers
 from redqueen.run.trainer import Trainer, capacity
 from redqueen.store import checkpoint
 from redqueen.store.archive.reader import damaged_archive, is_damage
-from redqueen.store.dataset.fixed import fixed_tasks
+from redqueen.store.dataset.files import fixed_tasks
 from redqueen.store.directory import RunDirectory, RunError
 from redqueen.store.resuming import check_records, how_to_resume
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Players:
+    """What a run plays with."""
+
+    policy: MemberPolicy
+    """Without members yet. Whoever uses it closes it."""
+    base: BaseFacts
+    verifier: Verifier
+    spread: Spread = map
+    """Computes a function of many tasks."""
+
+
+@contextmanager
+def open_players(config: Config, own: Verifier | None, warn: Callable[[str], None]) -> Generator[Players]:
+    """Opens the policy and the verifier, and closes what judges in the end.
+
+    `own` judges in place of the run's own verifier, and stays open; `warn` gets a line about each machine that is lost.
+    """
+    if config.cluster.address:
+        with extras.find("cluster", "ray")(config, own, warn) as players:
+            yield players
+        return
+    base = load(config.model)
+    judge: AbstractContextManager[Verifier] = (
+        nullcontext(own) if own is not None else LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed)
+    )
+    with judge as verifier:
+        policy = open_policy(base, config.model, capacity(config), config.sampling, config.learning)
+        yield Players(policy=policy, base=facts_of(base), verifier=verifier)
+
 
 _LOG = logging.getLogger("redqueen")
 

@@ -30,9 +30,8 @@ from redqueen.method.self_play import SelfPlay
 from redqueen.method.step import Coevolution, SampledStep, play_step
 from redqueen.method.workings import true_work
 from redqueen.records import Attempted, Task, Verifier
-from redqueen.run.recording.archive import ArchiveRecorder, answer_of
+from redqueen.run.recording.files import ArchiveRecorder, MetricsRecorder, answer_of
 from redqueen.run.recording.measures import Measures, Spread
-from redqueen.run.recording.metrics_file import MetricsRecorder
 from redqueen.run.recording.phases import Phases
 from redqueen.run.recording.recorder import Recorder, StepRecord
 from redqueen.store import checkpoint

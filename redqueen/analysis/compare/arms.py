@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from redqueen.analysis.dynamics.verdict import RunVerdict, verdict
+from redqueen.analysis.verdict import RunVerdict, verdict
 from redqueen.config import Config
 from redqueen.config.keys import keys, unknown_key
 from redqueen.errors import UserError

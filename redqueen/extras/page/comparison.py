@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from redqueen.analysis.compare.arms import Arm, ComparedRun
-from redqueen.analysis.compare.charts import answering, charts
-from redqueen.analysis.compare.gains import gain_charts
+from redqueen.analysis.compare.charts import answering, charts, gain_charts
 from redqueen.analysis.compare.summary import budget
 from redqueen.config import Config
 from redqueen.config.keys import keys

@@ -15,7 +15,7 @@ from redqueen.jail import JUDGED, Outcome
 from redqueen.jail.judging import shared_sandbox
 from redqueen.jail.programs import printed, script_job
 from redqueen.records import Verdict
-from redqueen.store.dataset.fixed import task_of
+from redqueen.store.dataset.files import task_of
 
 SHOWN = 4_000
 """The most signs that the tool gives back to a model."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from redqueen.analysis.hues import HUES
+from redqueen.analysis.drawing import HUES
 from redqueen.extras.page.app import PAGES, STATIC, VIEWS
 from redqueen.extras.page.folder import Folder
 from redqueen.jail.service.hosts import is_local

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from redqueen.analysis.compare.arms import Arm, runs_of
-from redqueen.analysis.compare.charts import Chart, answering
-from redqueen.analysis.compare.gains import KEY
+from redqueen.analysis.compare.charts import KEY, Chart, answering
 from redqueen.analysis.compare.summary import BUDGET_HEAD, Quantity, budget, budget_rows, quantity_rows, run_row
 from redqueen.extras.page.questions import QUESTIONS, question_of
 from redqueen.extras.page.report.inline import document, table

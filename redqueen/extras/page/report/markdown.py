@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from redqueen.analysis.dynamics.words import HEAD, oscillation_words, trend_rows
+from redqueen.analysis.verdict import HEAD, oscillation_words, trend_rows
 from redqueen.base.intervals import mean
 from redqueen.extras.page.live_run import LiveRun
 from redqueen.extras.page.members import league

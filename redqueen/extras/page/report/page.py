@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from redqueen.analysis.dynamics.verdict import RunVerdict
-from redqueen.analysis.dynamics.words import HEAD, oscillation_words, trend_rows
+from redqueen.analysis.verdict import HEAD, RunVerdict, oscillation_words, trend_rows
 from redqueen.extras.page.live_run import LiveRun
 from redqueen.extras.page.report.content import check, facts, views
 from redqueen.extras.page.report.inline import document, table
