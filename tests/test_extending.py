@@ -387,7 +387,7 @@ def test_a_tracker_without_an_end_is_refused_before_the_run() -> None:
 
     plugins.tracker(Endless)
     with pytest.raises(plugins.PluginError, match="the tracker 'Endless' has no finish"):
-        check_trackers(Config().override(["run.trackers=Endless"]))
+        check_trackers(["Endless"])
 
 
 def test_a_metric_that_fails_is_one_line() -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from redqueen.base.intervals import Interval
-from redqueen.config import Config
+from redqueen.config import Config, ModelConfig
 from redqueen.engine.model.base import fingerprint_of, load
 from redqueen.engine.model.source import read_tokenizer
 from redqueen.engine.model.tokens import chat_fault
@@ -130,7 +130,7 @@ def evaluate_targets(
         loaded = load_benchmarks(names, config, verifier, wanted.data, wanted.limit)
         config = _fitted(config, loaded, wanted, len(entrants), listener)
         template = wanted.template or form_of(config.model.prompts)
-        _check_chat(config, loaded, template)
+        _check_chat(config.model, loaded, template)
         base = load(config.model)
         plan = Plan(
             template=template,
@@ -159,9 +159,9 @@ def _fitted(
     return config.model_copy(update={"model": fitted.model})
 
 
-def _check_chat(config: Config, loaded: Sequence[ProblemSet], template: Template) -> None:
+def _check_chat(model: ModelConfig, loaded: Sequence[ProblemSet], template: Template) -> None:
     """Raises ModelError, before the base is loaded, if a benchmark is posed as a chat that the base cannot have."""
     if all(one.benchmark.form(template) != "chat" for one in loaded):
         return
-    if fault := chat_fault(read_tokenizer(config.model)):
-        raise ModelError(f"{config.model.name} {fault}: use --template completion")
+    if fault := chat_fault(read_tokenizer(model)):
+        raise ModelError(f"{model.name} {fault}: use --template completion")

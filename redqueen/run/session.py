@@ -38,7 +38,7 @@ from redqueen.method.reserved import is_reserved
 from redqueen.method.reward_probe import check_advantage, check_rewards
 from redqueen.method.seeds import seeds_of
 from redqueen.method.verifier import LocalVerifier
-from redqueen.records import PromptLengths, Verifier
+from redqueen.records import Verifier
 from redqueen.run.recording.environment import environment, session
 from redqueen.run.recording.measures import Spread
 from redqueen.run.recording.metrics import check_own
@@ -165,7 +165,7 @@ def check(config: Config) -> None:
     """Raises UserError for what no run can do with, before anything is loaded or written."""
     check_rewards(config.game)
     check_advantage(config)
-    check_trackers(config)
+    check_trackers(config.run.trackers)
     check_own(config.run.metrics)
     check_engine(config)
 
@@ -178,7 +178,7 @@ def warnings_about(config: Config) -> list[str]:
             "warning: with sampling.top_p below 1 or sampling.top_k above 0 members sample from fewer tokens than the "
             "learner's gradient is computed for: they learn off-policy (docs/ALGORITHM.md)"
         )
-    warnings += [line] if (line := start_of_another_base(config)) else []
+    warnings += [line] if (line := start_of_another_base(config.population.init, config.model.name)) else []
     # No shipped seed is reserved.
     if config.game.seeds is not None:
         drafts = seeds_of(config.game)
@@ -191,10 +191,9 @@ def warnings_about(config: Config) -> list[str]:
     return warnings
 
 
-def start_of_another_base(config: Config) -> str:
-    """Returns a line that says that the adapter in `population.init` was made for another base; "" if it was not."""
-    init = config.population.init
-    return "" if init in ("auto", "fresh") else other_base(Path(init), config.model.name)
+def start_of_another_base(init: str, base: str) -> str:
+    """Returns a line that says that the adapter in `init` was made for another base; "" if it was not."""
+    return "" if init in ("auto", "fresh") else other_base(Path(init), base)
 
 
 def fit(config: Config, members: int, listener: Listener) -> Config:
@@ -214,7 +213,7 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     lengths = prompt_lengths(config, token_counter(config.model))
     # Only our own forward pass has no masks of sliding windows.
     window = getattr(shell, "sliding_window", None) if shell.model_type in FAMILIES else None
-    if line := _beyond_window(config, lengths, window or 0):
+    if line := _beyond_window(longest_text(config, lengths), window or 0):
         listener.warning(line)
     fitted = memory.fit(config, machine, lengths, members)
     if fitted.changes:
@@ -224,9 +223,8 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     return fitted.config
 
 
-def _beyond_window(config: Config, lengths: PromptLengths, window: int) -> str:
-    """Returns the warning that texts may become longer than the base's sliding window; empty if they cannot."""
-    longest = longest_text(config, lengths)
+def _beyond_window(longest: int, window: int) -> str:
+    """Returns the warning that a text of `longest` tokens exceeds the base's sliding window; empty if it does not."""
     if not window or longest <= window:
         return ""
     # The lengths are bounds that few prompts reach, so this is no refusal: the sampler refuses what is too long.

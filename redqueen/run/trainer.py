@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from redqueen.config import Config
+from redqueen.config import Config, PopulationConfig
 from redqueen.engine.adapters.initialisation import generator, perturb
 from redqueen.engine.adapters.start import starting_adapter
 from redqueen.engine.model.base import BaseFacts
@@ -168,7 +168,7 @@ class Trainer:
             self.policy.join(START, start, trained=False)
             self.start_answers = tuple(self.evaluation.answers([START], lambda done, total: None))
             self.policy.leave(START)
-        for role in _first_roles(self.config):
+        for role in _first_roles(self.config.population):
             member = self.population.add_member(role, 0)
             noise = generator(self.config.run.seed, "perturb", member.name)
             self.policy.join(member.name, perturb(start, self.config.population.perturbation, noise))
@@ -262,9 +262,8 @@ def _novel_tasks(played: PlayedStep) -> list[Task]:
     return [task for task in tasks if task is not None]
 
 
-def _first_roles(config: Config) -> list[AnyRole]:
+def _first_roles(population: PopulationConfig) -> list[AnyRole]:
     """Returns the roles of the first population, in order of birth."""
-    population = config.population
     if population.single_agent:
         return ["both"]
     teachers: list[AnyRole] = ["teacher"] * population.teachers

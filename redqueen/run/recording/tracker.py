@@ -127,13 +127,13 @@ TRACKERS = tuple(extras.OFFERS["tracker"])
 """The names of ours."""
 
 
-def check_trackers(config: Config) -> None:
+def check_trackers(names: Sequence[str]) -> None:
     """Raises, before anything is loaded or written, if a tracker cannot be opened.
 
     MissingLibraryError if its library is not installed, PluginError if an own one lacks a method.
     """
     # The library and its extra have the tracker's name. What a plugin needs, it has imported.
-    for name in config.run.trackers:
+    for name in names:
         if name in TRACKERS:
             extras.require("tracker", name)
             if not is_installed(name):

@@ -108,11 +108,11 @@ def test_a_session_has_a_name_and_flat_settings(tmp_path: Path, made: list[Fake]
 
 
 def test_a_missing_library_is_found_before_the_run_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_trackers(Config())
+    check_trackers(())
     monkeypatch.setattr(tracking, "is_installed", lambda library: library != "mlflow")
-    check_trackers(config("tensorboard", "wandb", "trackio"))
+    check_trackers(("tensorboard", "wandb", "trackio"))
     with pytest.raises(optional.MissingLibraryError) as caught:
-        check_trackers(config("tensorboard", "mlflow"))
+        check_trackers(("tensorboard", "mlflow"))
     assert str(caught.value) == (
         "run.trackers=mlflow needs mlflow, which is not installed: pip install 'redqueen[mlflow]'"
     )
