@@ -33,7 +33,7 @@ from redqueen.store.directory import RunDirectory
 from redqueen.store.metrics import StepMetrics
 from redqueen.tasks.kinds import BUILT_IN
 from redqueen.tasks.programs.complexity import Complexity, complexity_of
-from redqueen.tasks.programs.features import paths_of
+from redqueen.tasks.programs.coverage import paths_of
 from redqueen.tasks.programs.trees import parse
 from redqueen.tasks.python.seeds import seeds
 

@@ -25,8 +25,7 @@ from redqueen.store.archive.rows import AttemptRow, MatchRow
 from redqueen.store.dataset.rows import TaskRecord, read_tasks
 from redqueen.store.directory import RunDirectory
 from redqueen.store.lineage import Life, lives
-from redqueen.store.metrics import StepMetrics
-from redqueen.store.numbers import numbers
+from redqueen.store.metrics import StepMetrics, numbers
 from redqueen.store.resuming import remaining
 from redqueen.store.tasks import TaskHistory, proposals
 
@@ -251,8 +250,7 @@ class Run:
         Raises UserError if a target or a benchmark cannot be used.
         """
         set_library_defaults()
-        from redqueen.members.evaluating import EvalOptions, evaluate_targets
-        from redqueen.members.scores import document
+        from redqueen.members.evaluating import EvalOptions, document, evaluate_targets
         from redqueen.run.session import Listener
 
         wanted = EvalOptions(
@@ -291,7 +289,7 @@ class Run:
         `member` is as for `adapter`. Raises RunError if there is no such member or no checkpoint that has it,
         ModelError if the base cannot be loaded.
         """
-        from redqueen.analysis.find_member import find_member
+        from redqueen.analysis.replay import find_member
         from redqueen.engine.model.member import load_member
         from redqueen.run.session import quiet_libraries
 
@@ -305,7 +303,7 @@ class Run:
         `member` is a name, "best-student" or "best-teacher". The folder belongs to a checkpoint of the run: read it or
         copy it, but do not change it. Raises RunError if there is no such member or no checkpoint that has it.
         """
-        from redqueen.analysis.find_member import find_member
+        from redqueen.analysis.replay import find_member
 
         found = find_member(self._directory, self.config, member, step)
         return self._directory.checkpoints / f"step-{found.saved.step:06d}" / "members" / found.member.name
@@ -317,7 +315,7 @@ def compare(runs: Sequence[Run | str | Path], by: str = "run") -> dict[str, list
     Each of the three is a list of rows, which `pandas.DataFrame` takes. Runs with the same value of the setting `by`
     are pooled: "recipe" or another key. Raises UserError for what cannot be read or compared.
     """
-    from redqueen.analysis.compare.compared import compare
+    from redqueen.analysis.compare import compare
 
     return compare([run.path if isinstance(run, Run) else Path(run) for run in runs], by).document()
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from redqueen import config
 from redqueen.config import Config, ConfigError, resolve
+from redqueen.config.game import Crossover, Mutation
 from redqueen.config.keys import describe, keys
-from redqueen.config.league import Crossover, Mutation
 from redqueen.config.recipes import RECIPES, configure, configured, recipe
 from redqueen.method.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.method.prompts import prompts

@@ -55,15 +55,13 @@ from redqueen.records import (
     Task,
     Verdict,
 )
-from redqueen.run.recording.metrics import check_own, step_metrics
-from redqueen.run.recording.metrics.own import own_metrics, own_panels, own_values
-from redqueen.run.recording.metrics.step import CountedStep
-from redqueen.run.recording.metrics_file import MetricsRecorder
-from redqueen.run.recording.opening import check_trackers, open_recorders, open_trackers
-from redqueen.run.recording.tracker import Tracker
+from redqueen.run.recording.files import MetricsRecorder
+from redqueen.run.recording.metrics import check_own, own_metrics, own_panels, own_values, step_metrics
+from redqueen.run.recording.metrics.metric import CountedStep
+from redqueen.run.recording.tracker import Tracker, check_trackers, open_recorders, open_trackers
 from redqueen.store.directory import RunDirectory
 from redqueen.store.lineage import lives
-from redqueen.store.numbers import numbers
+from redqueen.store.metrics import numbers
 from redqueen.store.tasks import proposals
 from redqueen.tasks.kinds import find
 from tests import tiny, toy
@@ -388,7 +386,7 @@ def test_a_tracker_without_an_end_is_refused_before_the_run() -> None:
 
     plugins.tracker(Endless)
     with pytest.raises(plugins.PluginError, match="the tracker 'Endless' has no finish"):
-        check_trackers(Config().override(["run.trackers=Endless"]))
+        check_trackers(["Endless"])
 
 
 def test_a_metric_that_fails_is_one_line() -> None:

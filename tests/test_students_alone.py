@@ -19,7 +19,7 @@ from redqueen.run.recording.terminal import headline
 from redqueen.run.trainer import Trainer
 from redqueen.store import checkpoint
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.dataset.fixed import fixed_tasks
+from redqueen.store.dataset.files import fixed_tasks
 from redqueen.store.directory import RunDirectory
 from redqueen.store.metrics import StepMetrics
 from tests import toy

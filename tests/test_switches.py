@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from redqueen.config import Config, ConfigError
-from redqueen.config.league import Crossover, Mutation
+from redqueen.config.game import Crossover, Mutation
 from redqueen.config.recipes import configure
 from redqueen.method.evolution import OPERATORS, plan
 from redqueen.method.matchmaking import matchmake

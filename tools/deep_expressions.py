@@ -14,7 +14,7 @@ from redqueen.config import GameConfig
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
 from redqueen.evals.graders.grader import Problem, game
 from redqueen.extras.expr.generated import EXAMPLES, examples, reserved_stream
-from redqueen.extras.expr.language import EXPR
+from redqueen.extras.expr.modes import EXPR
 from redqueen.method.prompts import Prompts, prompts
 from redqueen.records import Pair, Prompt, Task
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from statistics import fmean
 
 from redqueen.extras.expr.expressions import parse, size_of
-from redqueen.extras.expr.language import EXPR
+from redqueen.extras.expr.modes import EXPR
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.directory import RunDirectory
 

@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from redqueen import plugins
 from redqueen.base import streams
-from redqueen.extras.expr.language import EXPR
-from redqueen.extras.expr.modes import FindInputs, PredictValue
+from redqueen.extras.expr.modes import EXPR, FindInputs, PredictValue
 from redqueen.records import Pair, Proposal, Task, Verdict
 from redqueen.tasks.kinds import Answer, InputCounts, TaskKind, Trial
 

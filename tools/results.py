@@ -29,8 +29,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from redqueen.analysis.diversity.rarefaction import rarefaction
-from redqueen.analysis.dynamics.oscillation import oscillation
+from redqueen.analysis.compare.breadth import rarefaction
+from redqueen.analysis.trends import oscillation
 from redqueen.base.intervals import mean
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.directory import RunDirectory

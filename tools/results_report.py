@@ -20,8 +20,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from redqueen.analysis.drawing import write
-from redqueen.analysis.hues import HUES
+from redqueen.analysis.drawing import HUES, write
 from redqueen.base.intervals import Interval, difference, interval, interval_text, slope, t_probability
 from redqueen.extras.studies.retention import RetentionPlan, RetentionTrial
 from redqueen.extras.studies.retention_command import draw

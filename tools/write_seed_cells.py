@@ -1,4 +1,4 @@
-"""Writes redqueen/tasks/python/seeds/cells.json: what the seed programs cover (`redqueen.tasks.python.seed_cells`).
+"""Writes redqueen/tasks/python/seeds/cells.json: what the seed programs cover (`redqueen.tasks.python.seeds`).
 
 Run it after the seeds or a measure of coverage have changed: `python tools/write_seed_cells.py`.
 """
@@ -17,13 +17,13 @@ from redqueen.method.self_play import seed_tasks
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Task, Verifier
 from redqueen.run.recording.measures import signature_of
-from redqueen.tasks.programs.features import functions_of, paths_of
+from redqueen.tasks.programs.coverage import functions_of, paths_of
 from redqueen.tasks.programs.reached import reached_tree
 from redqueen.tasks.programs.trees import parse
 from redqueen.tasks.python import PYTHON
-from redqueen.tasks.python.seed_cells import NAME
+from redqueen.tasks.python.seeds import CELLS
 
-FILE = Path(redqueen.tasks.python.__file__).parent / "seeds" / NAME
+FILE = Path(redqueen.tasks.python.__file__).parent / "seeds" / CELLS
 
 
 def cells(tasks: Sequence[Task], verifier: Verifier) -> dict[str, list[str]]:

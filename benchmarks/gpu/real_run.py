@@ -24,7 +24,7 @@ from redqueen.engine.memory.fit import fit
 from redqueen.engine.memory.machine import this_machine
 from redqueen.engine.model.dimensions import token_counter
 from redqueen.method.prompt_lengths import prompt_lengths
-from redqueen.run.recording.held_out import held_out_lines
+from redqueen.run.recording.metrics.dynamics import held_out_lines
 from redqueen.run.recording.recorder import Recorder, StepRecord
 from redqueen.run.session import quiet_libraries
 from redqueen.run.trainer import capacity

@@ -10,7 +10,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from redqueen.analysis.hues import HUES
+from redqueen.analysis.drawing import HUES
 from redqueen.base.intervals import interval_text
 from redqueen.cli.eval_table import (
     Cells,
@@ -31,8 +31,7 @@ from redqueen.evals import contamination, paper
 from redqueen.evals.paper import row_title
 from redqueen.evals.scores import Point, Results, curves
 from redqueen.evals.targets import Step
-from redqueen.members.evaluating import EvalOptions, evaluate_targets
-from redqueen.members.scores import document
+from redqueen.members.evaluating import EvalOptions, document, evaluate_targets
 from redqueen.run.recording.task_reporter import TaskReporter
 from redqueen.store.directory import RunDirectory, write_json, write_text
 

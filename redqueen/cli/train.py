@@ -12,7 +12,7 @@ from redqueen.cli.listening import Lines
 from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import Config
 from redqueen.run import session
-from redqueen.run.recording.held_out import held_out_lines
+from redqueen.run.recording.metrics.dynamics import held_out_lines
 from redqueen.run.recording.terminal import LineReporter, LiveReporter, legend, members_table
 from redqueen.run.recording.warnings import summary
 from redqueen.run.session import Callbacks

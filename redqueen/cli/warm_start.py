@@ -50,7 +50,7 @@ def run_warm_start(
     proposals_by_round = _counts("--proposals", proposals)
     if len(proposals_by_round) < len(steps_by_round) - 1 or lessons < 1 or lr <= 0:
         raise UserError("--proposals needs a number between each two rounds; --lessons and --lr must be positive")
-    if line := start_of_another_base(config):
+    if line := start_of_another_base(config.population.init, config.model.name):
         console.print(line, markup=False, soft_wrap=True)
     config = fit(config, 1, Lines(console))
     console.print(f"loading {config.model.name} ...")

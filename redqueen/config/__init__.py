@@ -10,10 +10,8 @@ from typing import Any, Self, cast
 
 from pydantic import ValidationError, model_validator
 
-from redqueen.config.evals import EvalsConfig
-from redqueen.config.game import GameConfig, ReferenceSource
+from redqueen.config.game import EvalsConfig, EvolutionConfig, GameConfig, LeagueConfig, ReferenceSource
 from redqueen.config.keys import flat, keys, parse_value, unknown_key
-from redqueen.config.league import EvolutionConfig, LeagueConfig
 from redqueen.config.section import ANY_PART, Section
 from redqueen.config.training import (
     AUTO_TARGETS,

@@ -7,6 +7,7 @@ import textwrap
 import tomllib
 from collections.abc import Iterable
 from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -95,10 +96,11 @@ def write_settings(config: Config, file: Path) -> None:
         if own != section:
             section = own
             lines += ["", f"[{own}]" if toml else f"{own}:"]
-        value = _value(config, key.name)
+        setting = attrgetter(key.name)
+        value = setting(config)
         inset = "  " if own and not toml else ""
         lines += ["", *(f"{inset}# {line}" for line in _about(key))]
-        mark = "#" if value == _value(defaults, key.name) else ""
+        mark = "#" if value == setting(defaults) else ""
         lines.append(f"{inset}{mark}{_assigned(field, value, toml=toml)}")
     with file.open("x", encoding="utf-8") as opened:
         opened.write("\n".join(lines) + "\n")
@@ -109,13 +111,6 @@ def _about(key: Key) -> list[str]:
     missing = [word for word in key.choices if word not in key.text]
     choices = f" One of: {', '.join(key.choices)}." if missing else ""
     return textwrap.wrap(key.text + choices, WIDTH)
-
-
-def _value(config: Config, key: str) -> Any:
-    value: Any = config
-    for name in key.split("."):
-        value = getattr(value, name)
-    return value
 
 
 def _assigned(name: str, value: Any, *, toml: bool) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
 
 from torch import Tensor
 
@@ -30,12 +30,20 @@ from redqueen.records import Completion, MemberUpdate, Progress, Request, Sample
 OptimizerState = Mapping[str, Tensor]
 
 
-class MemberPolicy(Protocol):
-    """What a run asks of its members, whose weights are in this process (`Policy`) or on many machines."""
+class MemberPolicy(Closing, ABC):
+    """What a run asks of its members, whose weights are in this process (`Policy`) or on many machines.
 
+    A member is known by its name from `join` to `leave`.
+    """
+
+    def __init__(self) -> None:
+        # An entry stays after its member has left: if the name joins again, its version still rises. A server that
+        # caches by name alone returns the old weights' results after such a change (vLLM issue 42125).
+        self._versions: dict[str, int] = {}
+
+    @abstractmethod
     def shapes(self) -> Mapping[str, tuple[int, int]]:
         """Returns (inputs, outputs) of each layer that an adapter changes, by the layer's name."""
-        ...
 
     def join(
         self,
@@ -53,19 +61,28 @@ class MemberPolicy(Protocol):
         more than the last member of that name had, or 1). `slot` is a saved slot (default: the first free one).
         Raises AdapterError if the name is taken, if no slot is free or if the adapter does not fit the base.
         """
-        ...
+        number = self._versions.get(name, 0) + 1 if version is None else version
+        self._place(name, adapter, (state or {}) if trained else None, number, slot)
+        self._versions[name] = number
 
+    @abstractmethod
+    def _place(self, name: str, adapter: Adapter, state: OptimizerState | None, version: int, slot: int | None) -> None:
+        """Puts a member's weights where they are used, with its optimizer if it has a `state`.
+
+        Raises what `join` does, before anything has changed.
+        """
+
+    @abstractmethod
     def leave(self, name: str) -> None:
         """Removes a member and its optimizer. Raises KeyError if the member is unknown."""
-        ...
 
+    @abstractmethod
     def adapter(self, name: str) -> dict[str, Factors]:
         """Returns a copy of a member's fp32 factors, on the CPU. Raises KeyError if the member is unknown."""
-        ...
 
+    @abstractmethod
     def state(self, name: str) -> dict[str, Tensor]:
         """Returns a copy of a member's optimizer state, on the CPU. Raises KeyError if the member is not trained."""
-        ...
 
     def version(self, name: str) -> int:
         """Returns the version of a member's weights: 1 at the name's first join, +1 on every further join and update.
@@ -73,15 +90,16 @@ class MemberPolicy(Protocol):
         A cache of what these weights computed (a prefix cache, a remote copy) is stale if its version differs.
         Raises KeyError if the name never joined.
         """
-        ...
+        return self._versions[name]
 
+    @abstractmethod
     def slot(self, name: str) -> int:
         """Returns the place of a member's weights in the adapter bank. Raises KeyError if the member is unknown.
 
         It decides in which row of a batch the member is computed, and so how products round.
         """
-        ...
 
+    @abstractmethod
     def sample(
         self, requests: Sequence[Request], on_completion: Callable[[int, Completion], None] | None = None
     ) -> list[Completion]:
@@ -89,8 +107,8 @@ class MemberPolicy(Protocol):
 
         Raises KeyError if a member is unknown, PromptError if a prompt is empty or too long for the base.
         """
-        ...
 
+    @abstractmethod
     def update(
         self, samples: Sequence[Sample], progress: Progress | None = None, *, lr: float | None = None
     ) -> list[MemberUpdate]:
@@ -99,29 +117,23 @@ class MemberPolicy(Protocol):
         `lr` replaces the configured learning rate for this update. Samples with advantage 0 count in the loss's
         normalisation and cost nothing. Raises KeyError if a member is unknown or not trained.
         """
-        ...
 
+    @abstractmethod
     def begin_update(self, samples: Sequence[Sample]) -> Callable[[], list[MemberUpdate]]:
         """Begins an update, and returns what ends it: until that is called, members sample as they are.
 
         Only one update may have begun. One of the two raises what `update` does.
         """
-        ...
 
+    @abstractmethod
     def take_work(self) -> Work:
         """Returns what was computed since the last call."""
-        ...
-
-    def close(self) -> None:
-        """Releases what the policy holds. It may be called twice."""
-        ...
 
 
-class Policy(Closing, MemberPolicy):
+class Policy(MemberPolicy):
     """Owns a base, its adapter bank, the executor, the sampler, the learner and the version of each member.
 
-    A member is known by its name from `join` to `leave`. A policy is a `redqueen.records.Sampler`. Use it as a context
-    manager, or call `close`.
+    A policy is a `redqueen.records.Sampler`. Use it as a context manager, or call `close`.
     """
 
     def __init__(
@@ -133,12 +145,10 @@ class Policy(Closing, MemberPolicy):
         learning: LearningConfig,
         temperature: float,
     ) -> None:
+        super().__init__()
         self.base = base
         self.adapters = adapters
         self.executor = executor
-        # An entry stays after its member has left: if the name joins again, its version still rises. A server that
-        # caches by name alone returns the old weights' results after such a change (vLLM issue 42125).
-        self._versions: dict[str, int] = {}
         self.meter = Meter(base.decoder)
         # Always the same thread: the memory that one has used is not used again by the next.
         self._computing = ThreadPoolExecutor(1, "redqueen-learner")
@@ -158,21 +168,11 @@ class Policy(Closing, MemberPolicy):
     def shapes(self) -> Mapping[str, tuple[int, int]]:
         return self.adapters.shapes()
 
-    def join(
-        self,
-        name: str,
-        adapter: Adapter,
-        *,
-        trained: bool = True,
-        state: OptimizerState | None = None,
-        version: int | None = None,
-        slot: int | None = None,
-    ) -> None:
+    def _place(self, name: str, adapter: Adapter, state: OptimizerState | None, version: int, slot: int | None) -> None:
         # The bank raises all these errors, so it comes first: a refused member leaves no optimizer and no version.
         self.adapters.add(name, adapter, slot)
-        if trained:
-            self.learner.load_state(name, state or {})
-        self._versions[name] = self._versions.get(name, 0) + 1 if version is None else version
+        if state is not None:
+            self.learner.load_state(name, state)
 
     def leave(self, name: str) -> None:
         self.adapters.retire(name)
@@ -183,9 +183,6 @@ class Policy(Closing, MemberPolicy):
 
     def state(self, name: str) -> dict[str, Tensor]:
         return self.learner.state(name)
-
-    def version(self, name: str) -> int:
-        return self._versions[name]
 
     def slot(self, name: str) -> int:
         return self.adapters.slots[name]

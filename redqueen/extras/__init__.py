@@ -21,7 +21,7 @@ OFFERS: dict[Part, dict[str, str]] = {
         **{f"sql_{mode}": "sql.modes:KINDS" for mode in "oif"},
     },
     "source": {"reasoning_gym": "reasoning_gym.answering:made_kind"},
-    "recipe": {"expr": "expr.recipes:RECIPES", "sql": "sql.recipes:RECIPES"},
+    "recipe": {"expr": "expr:RECIPES", "sql": "sql:RECIPES"},
     "command": {
         "lineage": "studies.commands:lineage",
         "report": "page.commands:report",
@@ -47,10 +47,10 @@ OFFERS: dict[Part, dict[str, str]] = {
         "cruxeval-o": "benchmarks.cruxeval:CRUXEVAL_O",
     },
     "tracker": {
-        "tensorboard": "trackers.tensorboard:TensorBoard",
-        "wandb": "trackers.wandb:WeightsAndBiases",
-        "trackio": "trackers.trackio:Trackio",
-        "mlflow": "trackers.mlflow:MLflow",
+        "tensorboard": "trackers:TensorBoard",
+        "wandb": "trackers:WeightsAndBiases",
+        "trackio": "trackers:Trackio",
+        "mlflow": "trackers:MLflow",
     },
     "sampler": {"vllm": "vllm.executor:open_executor"},
     "cluster": {"ray": "ray.players:open_players"},

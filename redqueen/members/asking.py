@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redqueen.analysis.find_member import MemberAtStep, find_member
-from redqueen.analysis.replay import Replay, load_step, open_replay
+from redqueen.analysis.replay import MemberAtStep, Replay, find_member, load_step, open_replay
 from redqueen.base import streams
 from redqueen.base.futures import finished
-from redqueen.config import Config
+from redqueen.config import Config, GameConfig
 from redqueen.engine.adapters.factors import fresh, generator
 from redqueen.errors import UserError
 from redqueen.jail import CodecError, LiteralError, OversizeError
@@ -74,10 +73,10 @@ def found_member(directory: RunDirectory, config: Config, name: str, step: int |
 class AskingTable:
     """A loaded base with one member of the run on it, which is posed tasks."""
 
-    def __init__(self, replay: Replay, config: Config, verifier: LocalVerifier) -> None:
+    def __init__(self, replay: Replay, verifier: LocalVerifier) -> None:
         """`verifier` judges. Somebody must be seated before anything is asked."""
         self.replay = replay
-        self.config = config
+        self.config = replay.config
         self.verifier = verifier
         self.found: MemberAtStep | None = None
 
@@ -154,7 +153,7 @@ def open_table(
     config = fit(config.with_values("model", workers=1), 1, listener)
     saved = found.saved if found else load_step(directory, step)
     with open_replay(config, saved, 1) as replay:
-        table = AskingTable(replay, config, verifier)
+        table = AskingTable(replay, verifier)
         table.seat(found)
         yield table
 
@@ -163,16 +162,19 @@ def task_of(question: Sequence[str], directory: RunDirectory, config: Config, ve
     """Returns the task that is asked for by its id, or by a text. Raises UserError if there is none."""
     if len(question) == 1:
         word = question[0]
-        task = _seed(word, config, verifier) if word.startswith(SEED) else task_of_run(directory, word)
+        task = (
+            _seed(word, config.game, config.run.seed, verifier)
+            if word.startswith(SEED)
+            else task_of_run(directory, word)
+        )
         if task is not None:
             return task
     # Questions look alike in several languages: the run's own are meant.
     return posed(read_question("\n".join(question), names_of_languages(config.game.kinds)), verifier)
 
 
-def _seed(word: str, config: Config, verifier: LocalVerifier) -> Task | None:
+def _seed(word: str, game: GameConfig, seed: int, verifier: LocalVerifier) -> Task | None:
     """Returns the run's seed task `seed-12-KIND`; without a kind it is of the run's first. Raises UserError."""
-    game = config.game
     number, _, name = word.removeprefix(SEED).partition("-")
     kind = find(name if name in names() else game.kinds[0])
     drafts = kind.language.seeds(game.seeds)
@@ -180,7 +182,7 @@ def _seed(word: str, config: Config, verifier: LocalVerifier) -> Task | None:
         last = names_of_languages([kind.name])[-1]
         raise UserError(f"no seed task '{word}': choose seed-0 to seed-{len(drafts) - 1}, or e.g. seed-1-{last}")
     (whole,) = verified_seeds(verifier, {int(number): drafts[int(number)]}, kind.language, game.seeds)
-    task = kind.of_program(whole, planted_by(config.run.seed, whole, kind.name))
+    task = kind.of_program(whole, planted_by(seed, whole, kind.name))
     if task is None:
         raise UserError(f"no seed task '{word}': the program of seed-{number} makes no task of the kind {kind.name}")
     return task

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from redqueen.config import Config
+from redqueen.base.intervals import Interval
+from redqueen.config import Config, ModelConfig
 from redqueen.engine.model.base import fingerprint_of, load
 from redqueen.engine.model.source import read_tokenizer
 from redqueen.engine.model.tokens import chat_fault
@@ -14,6 +15,7 @@ from redqueen.errors import ModelError, UserError
 from redqueen.evals.benchmarks import reserved
 from redqueen.evals.benchmarks.benchmark import ProblemSet, Template, form_of
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
+from redqueen.evals.contamination import Overlap
 from redqueen.evals.graders.grader import OpenGraders
 from redqueen.evals.runner import Plan, Report, evaluate
 from redqueen.evals.samples import SampleStore
@@ -23,6 +25,58 @@ from redqueen.method.verifier import LocalVerifier
 from redqueen.plugins import load as load_plugins
 from redqueen.run.session import Listener, fit
 from redqueen.store.allowed import Permissions, with_allowed
+
+
+def document(results: Results, plan: Plan, base: str, overlaps: Sequence[Overlap]) -> dict[str, object]:
+    """Returns everything as plain data."""
+    scores: list[dict[str, object]] = []
+    for number, entry in enumerate(results.entries):
+        cells = {name: asdict(cells[number]) for name, cells in results.cells.items()}
+        averages = {name: _plain(results.rate(name, number)) for name in results.columns() if name not in cells}
+        scores.append({**asdict(entry), "benchmarks": cells, "averages": averages})
+    runs: dict[str, object] = {}
+    singles = [entries[0] for entries in results.groups().values() if len(entries) == 1]
+    for target, entries in results.groups().items():
+        if len(entries) > 1:
+            ranked = results.ranked(entries)
+            runs[target] = {
+                "best": results.entries[ranked[0]].member,
+                "worst": results.entries[ranked[-1]].member,
+                "means": {name: _plain(results.population(name, entries)) for name in results.columns()},
+                "weakest_against": {
+                    results.entries[single].label: _plain(results.weakest_against(entries, single))
+                    for single in singles
+                },
+            }
+    return {
+        "base": base,
+        "base_fingerprint": plan.base,
+        "template": plan.template,
+        "samples": plan.samples,
+        "temperature": plan.temperature,
+        "benchmarks": {loaded.benchmark.name: _data(loaded, plan) for loaded in results.benchmarks},
+        "scores": scores,
+        "runs": runs,
+        "overlaps": [asdict(overlap) for overlap in overlaps],
+    }
+
+
+def _plain(interval: Interval | None) -> dict[str, object] | None:
+    return None if interval is None else asdict(interval)
+
+
+def _data(loaded: ProblemSet, plan: Plan) -> dict[str, object]:
+    benchmark = loaded.benchmark
+    return {
+        "problems": len(loaded.problems),
+        "available": loaded.available,
+        "whole": benchmark.source.rows,
+        "origin": loaded.origin,
+        "sha256": loaded.sha256,
+        "form": benchmark.form(plan.template),
+        "max_tokens": plan.sampling(benchmark).max_tokens,
+    }
+
 
 EXPECTED = "expected.sqlite"
 
@@ -75,7 +129,7 @@ def evaluate_targets(
         loaded = load_benchmarks(names, config, verifier, wanted.data, wanted.limit)
         config = _fitted(config, loaded, wanted, len(entrants), listener)
         template = wanted.template or form_of(config.model.prompts)
-        _check_chat(config, loaded, template)
+        _check_chat(config.model, loaded, template)
         base = load(config.model)
         plan = Plan(
             template=template,
@@ -104,9 +158,9 @@ def _fitted(
     return config.model_copy(update={"model": fitted.model})
 
 
-def _check_chat(config: Config, loaded: Sequence[ProblemSet], template: Template) -> None:
+def _check_chat(model: ModelConfig, loaded: Sequence[ProblemSet], template: Template) -> None:
     """Raises ModelError, before the base is loaded, if a benchmark is posed as a chat that the base cannot have."""
     if all(one.benchmark.form(template) != "chat" for one in loaded):
         return
-    if fault := chat_fault(read_tokenizer(config.model)):
-        raise ModelError(f"{config.model.name} {fault}: use --template completion")
+    if fault := chat_fault(read_tokenizer(model)):
+        raise ModelError(f"{model.name} {fault}: use --template completion")

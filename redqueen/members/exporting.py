@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redqueen import __version__
-from redqueen.analysis.find_member import MemberAtStep, find_member, fitness_at
+from redqueen.analysis.replay import MemberAtStep, find_member, fitness_at
 from redqueen.base.markup import code, plain, yaml_text
-from redqueen.config import BUNDLED, Config
+from redqueen.config import BUNDLED, Config, GameConfig, ModelConfig
 from redqueen.engine.adapters.peft_files import save_adapter
 from redqueen.engine.model.base import location
 from redqueen.engine.model.member import write_merged
@@ -66,25 +66,25 @@ print(tokenizer.decode(answer[0, inputs.input_ids.shape[1] :], skip_special_toke
 
 def usage(member: Member, config: Config, folder: Path, *, merged: bool) -> str:
     """Returns the card's section as Markdown."""
-    prompt = _example(member, config)
+    prompt = _example(member, config.game, config.model.prompts)
     # The beginning of the answer that a format writes on the member's behalf is part of the text to complete.
     text = prompt.text if prompt.chat else prompt.text + prompt.prefix
     tokens = config.sampling.proposal_tokens if member.role == "teacher" else config.sampling.attempt_tokens
     program = "\n".join(
         [
-            _loading(config, folder, merged=merged),
+            _loading(config.model.name, folder, merged=merged),
             f"prompt = {_literal(text)}",
             (_CHAT if prompt.chat else _COMPLETION) + _ANSWER.format(tokens=tokens, stop=_stops(prompt)),
         ]
     )
-    return f"```python\n{program}```\n\n{_notes(member, config, folder, merged=merged)}"
+    return f"```python\n{program}```\n\n{_notes(member, config.model, folder, merged=merged)}"
 
 
-def _loading(config: Config, folder: Path, *, merged: bool) -> str:
+def _loading(base: str, folder: Path, *, merged: bool) -> str:
     if merged:
         return _MERGED.format(folder=str(folder))
-    if config.model.name != BUNDLED:
-        return _ADAPTER.format(imports="", base=repr(config.model.name), folder=str(folder))
+    if base != BUNDLED:
+        return _ADAPTER.format(imports="", base=repr(base), folder=str(folder))
     # Where the bundled base lies differs from machine to machine.
     imports = "\nfrom redqueen.engine.model.base import location\n"
     return _ADAPTER.format(imports=imports, base=f"location({BUNDLED!r})", folder=str(folder))
@@ -95,7 +95,7 @@ def _stops(prompt: Prompt) -> list[str]:
     return [f"```\n{stop}" if prompt.tagged else stop for stop in prompt.stop]
 
 
-def _notes(member: Member, config: Config, folder: Path, *, merged: bool) -> str:
+def _notes(member: Member, model: ModelConfig, folder: Path, *, merged: bool) -> str:
     publish = f"Publish it: {code(f'hf upload USER/NAME {quoted(folder)}')}."
     if merged:
         return (
@@ -103,10 +103,10 @@ def _notes(member: Member, config: Config, folder: Path, *, merged: bool) -> str
             f"adapter's. vLLM should serve it: {code(f'vllm serve {quoted(folder)}')}. This line has not been tried.\n"
             f"{publish}"
         )
-    bundled = config.model.name == BUNDLED
-    base = "BASE" if bundled else quoted(config.model.name)
+    bundled = model.name == BUNDLED
+    base = "BASE" if bundled else quoted(model.name)
     serve = (
-        f"vllm serve {base} --enable-lora --max-lora-rank {config.model.rank} "
+        f"vllm serve {base} --enable-lora --max-lora-rank {model.rank} "
         f"--lora-modules {quoted(f'{member.name}={folder}')}"
     )
     notes = f"vLLM should serve it: {code(serve)}.\nThis line has not been tried. {publish}"
@@ -124,15 +124,15 @@ _EXAMPLES = (
 )
 
 
-def _example(member: Member, config: Config) -> Prompt:
-    """Returns a prompt in the run's format: a question for a student, for a teacher the request for a task."""
-    name = config.game.kinds[0]
+def _example(member: Member, game: GameConfig, written: str) -> Prompt:
+    """Returns a prompt in the format `written`: a question for a student, for a teacher the request for a task."""
+    name = game.kinds[0]
     try:
         kind = find(name)
-        form = prompts(config.model.prompts, config.game)
+        form = prompts(written, game)
     except PluginError:
         # It is an own part of the run, and nothing is imported to export a member.
-        return Prompt(f"a question of the kind {name}, written by the prompt format {config.model.prompts}", ())
+        return Prompt(f"a question of the kind {name}, written by the prompt format {written}", ())
     tasks = [_task(kind, *example) for example in _EXAMPLES]
     if member.role == "teacher":
         return form.propose(name, tasks, tasks[0] if kind.starts_from_program else None)

@@ -15,8 +15,7 @@ from typing import Any
 from redqueen.jail import CodecError, canonical, parse_arguments, parse_literal, to_literal
 from redqueen.records import Task, Verifier
 from redqueen.tasks.kinds import find
-from redqueen.tasks.programs.signatures import arguments_of, text_of_union
-from redqueen.tasks.programs.typed_inputs import typed_inputs
+from redqueen.tasks.programs.signatures import arguments_of, text_of_union, typed_inputs
 
 CPU_S = 0.1
 """The CPU time of all calls of one program. A program that needs more has no behaviour."""

@@ -9,41 +9,77 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Collection, Generator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import transformers
 
+from redqueen import extras
 from redqueen.base.machine import cache_root
-from redqueen.config import BUNDLED, Config, ModelConfig, SamplingConfig
+from redqueen.config import BUNDLED, Config, ModelConfig
 from redqueen.engine.adapters.start import other_base
 from redqueen.engine.memory import fit as memory
 from redqueen.engine.memory.machine import check_engine, longest_text, this_machine
+from redqueen.engine.model.base import BaseFacts, facts_of, load
 from redqueen.engine.model.decoder import FAMILIES
 from redqueen.engine.model.dimensions import token_counter
 from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.source import cached, installed, read_config
+from redqueen.engine.policy import MemberPolicy, open_policy
 from redqueen.evals.benchmarks.registry import check_benchmarks
 from redqueen.evals.held_out import check_held_out
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.method.reserved import is_reserved
 from redqueen.method.reward_probe import check_advantage, check_rewards
 from redqueen.method.seeds import seeds_of
-from redqueen.records import PromptLengths, Verifier
-from redqueen.run.players import open_players
+from redqueen.method.verifier import LocalVerifier
+from redqueen.records import Verifier
 from redqueen.run.recording.environment import environment, session
+from redqueen.run.recording.measures import Spread
 from redqueen.run.recording.metrics import check_own
 from redqueen.run.recording.now import NowRecorder
-from redqueen.run.recording.opening import check_trackers, open_recorders, open_trackers
 from redqueen.run.recording.recorder import Recorder
+from redqueen.run.recording.tracker import check_trackers, open_recorders, open_trackers
 from redqueen.run.trainer import Trainer, capacity
 from redqueen.store import checkpoint
 from redqueen.store.archive.reader import damaged_archive, is_damage
-from redqueen.store.dataset.fixed import fixed_tasks
+from redqueen.store.dataset.files import fixed_tasks
 from redqueen.store.directory import RunDirectory, RunError
 from redqueen.store.resuming import check_records, how_to_resume
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Players:
+    """What a run plays with."""
+
+    policy: MemberPolicy
+    """Without members yet. Whoever uses it closes it."""
+    base: BaseFacts
+    verifier: Verifier
+    spread: Spread = map
+    """Computes a function of many tasks."""
+
+
+@contextmanager
+def open_players(config: Config, own: Verifier | None, warn: Callable[[str], None]) -> Generator[Players]:
+    """Opens the policy and the verifier, and closes what judges in the end.
+
+    `own` judges in place of the run's own verifier, and stays open; `warn` gets a line about each machine that is lost.
+    """
+    if config.cluster.address:
+        with extras.find("cluster", "ray")(config, own, warn) as players:
+            yield players
+        return
+    base = load(config.model)
+    judge: AbstractContextManager[Verifier] = (
+        nullcontext(own) if own is not None else LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed)
+    )
+    with judge as verifier:
+        policy = open_policy(base, config.model, capacity(config), config.sampling, config.learning)
+        yield Players(policy=policy, base=facts_of(base), verifier=verifier)
+
 
 _LOG = logging.getLogger("redqueen")
 
@@ -126,7 +162,7 @@ def check(config: Config) -> None:
     """Raises UserError for what no run can do with, before anything is loaded or written."""
     check_rewards(config.game)
     check_advantage(config)
-    check_trackers(config)
+    check_trackers(config.run.trackers)
     check_own(config.run.metrics)
     check_engine(config)
 
@@ -139,7 +175,7 @@ def warnings_about(config: Config) -> list[str]:
             "warning: with sampling.top_p below 1 or sampling.top_k above 0 members sample from fewer tokens than the "
             "learner's gradient is computed for: they learn off-policy (docs/ALGORITHM.md)"
         )
-    warnings += [line] if (line := start_of_another_base(config)) else []
+    warnings += [line] if (line := start_of_another_base(config.population.init, config.model.name)) else []
     # No shipped seed is reserved.
     if config.game.seeds is not None:
         drafts = seeds_of(config.game)
@@ -152,10 +188,9 @@ def warnings_about(config: Config) -> list[str]:
     return warnings
 
 
-def start_of_another_base(config: Config) -> str:
-    """Returns a line that says that the adapter in `population.init` was made for another base; "" if it was not."""
-    init = config.population.init
-    return "" if init in ("auto", "fresh") else other_base(Path(init), config.model.name)
+def start_of_another_base(init: str, base: str) -> str:
+    """Returns a line that says that the adapter in `init` was made for another base; "" if it was not."""
+    return "" if init in ("auto", "fresh") else other_base(Path(init), base)
 
 
 def fit(config: Config, members: int, listener: Listener) -> Config:
@@ -175,7 +210,7 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     lengths = prompt_lengths(config, token_counter(config.model))
     # Only our own forward pass has no masks of sliding windows.
     window = getattr(shell, "sliding_window", None) if shell.model_type in FAMILIES else None
-    if line := _beyond_window(config.sampling, lengths, window or 0):
+    if line := _beyond_window(longest_text(config.sampling, lengths), window or 0):
         listener.warning(line)
     fitted = memory.fit(config, machine, lengths, members)
     if fitted.changes:
@@ -185,9 +220,8 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     return fitted.config
 
 
-def _beyond_window(sampling: SamplingConfig, lengths: PromptLengths, window: int) -> str:
-    """Returns the warning that texts may become longer than the base's sliding window; empty if they cannot."""
-    longest = longest_text(sampling, lengths)
+def _beyond_window(longest: int, window: int) -> str:
+    """Returns the warning that a text of `longest` tokens exceeds the base's sliding window; empty if it does not."""
     if not window or longest <= window:
         return ""
     # The lengths are bounds that few prompts reach, so this is no refusal: the sampler refuses what is too long.

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from redqueen.config import Config
+from redqueen.config import Config, PopulationConfig
 from redqueen.engine.adapters.factors import generator, perturb
 from redqueen.engine.adapters.start import starting_adapter
 from redqueen.engine.model.base import BaseFacts
@@ -30,9 +30,8 @@ from redqueen.method.self_play import SelfPlay
 from redqueen.method.step import Coevolution, SampledStep, play_step
 from redqueen.method.workings import true_work
 from redqueen.records import Attempted, Task, Verifier
-from redqueen.run.recording.archive import ArchiveRecorder, answer_of
+from redqueen.run.recording.files import ArchiveRecorder, MetricsRecorder, answer_of
 from redqueen.run.recording.measures import Measures, Spread
-from redqueen.run.recording.metrics_file import MetricsRecorder
 from redqueen.run.recording.phases import Phases
 from redqueen.run.recording.recorder import Recorder, StepRecord
 from redqueen.store import checkpoint
@@ -169,7 +168,7 @@ class Trainer:
             self.policy.join(START, start, trained=False)
             self.start_answers = tuple(self.evaluation.answers([START], lambda done, total: None))
             self.policy.leave(START)
-        for role in _first_roles(self.config):
+        for role in _first_roles(self.config.population):
             member = self.population.add_member(role, 0)
             noise = generator(self.config.run.seed, "perturb", member.name)
             self.policy.join(member.name, perturb(start, self.config.population.perturbation, noise))
@@ -263,9 +262,8 @@ def _novel_tasks(played: PlayedStep) -> list[Task]:
     return [task for task in tasks if task is not None]
 
 
-def _first_roles(config: Config) -> list[AnyRole]:
+def _first_roles(population: PopulationConfig) -> list[AnyRole]:
     """Returns the roles of the first population, in order of birth."""
-    population = config.population
     if population.single_agent:
         return ["both"]
     teachers: list[AnyRole] = ["teacher"] * population.teachers

@@ -26,8 +26,7 @@ from redqueen.method.population import Member, Population
 from redqueen.method.task_bank import Entry
 from redqueen.records import Kind
 from redqueen.store.directory import saved_steps
-from redqueen.store.files import LARGE, damage_of, sync
-from redqueen.store.own_files import check_tree, check_within
+from redqueen.store.files import LARGE, check_tree, check_within, damage_of, sync
 
 # The layout of the folder. A checkpoint of another format is refused: a run that went on from half-understood state
 # would be neither the old experiment nor a new one.

@@ -21,13 +21,14 @@ from redqueen.errors import UserError
 from redqueen.store.files import (
     LARGE,
     RunError,
+    check_entries,
+    check_tree,
     read_object,
     to_json,
     write_json,
     write_text,
 )
 from redqueen.store.metrics import OwnMetric, StepMetrics
-from redqueen.store.own_files import check_entries, check_tree
 
 _LOCK = ".lock"
 _ENVIRONMENT = "environment.json"
@@ -162,7 +163,7 @@ class RunDirectory:
         return any("FLOCK" in line and f":{inode} " in line for line in table.splitlines())
 
     def check_links(self) -> None:
-        """Raises RunError if a file or folder of the run is a link (`redqueen.store.own_files`)."""
+        """Raises RunError if a file or folder of the run is a link (`redqueen.store.files`)."""
         check_entries(self.path)
         check_entries(self.checkpoints)
 

@@ -9,8 +9,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from redqueen.analysis.diversity.rarefaction import levels, rarefaction
-from redqueen.analysis.diversity.vendi import rarefied_vendi_score, vendi_score
+from redqueen.analysis.compare.breadth import levels, rarefaction, rarefied_vendi_score, vendi_score
 from redqueen.store.archive.rows import MeasureRow
 
 

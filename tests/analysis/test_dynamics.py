@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from redqueen.analysis.dynamics.oscillation import SHORTEST, oscillation
-from redqueen.analysis.dynamics.trend import trend
-from redqueen.analysis.dynamics.verdict import verdict
+from redqueen.analysis.trends import LEAST_STEPS, oscillation, trend
+from redqueen.analysis.verdict import verdict
 from redqueen.store.metrics import StepMetrics
 
 STEPS = 60
@@ -114,8 +113,8 @@ def test_a_wave_is_found_with_its_period() -> None:
 
 
 def test_curves_that_cannot_be_tested() -> None:
-    assert oscillation([0.5] * (SHORTEST - 1)) is None
-    assert oscillation([0.5] * SHORTEST) is None
+    assert oscillation([0.5] * (LEAST_STEPS - 1)) is None
+    assert oscillation([0.5] * LEAST_STEPS) is None
     assert oscillation((T**3 - T).tolist()) is None
     assert oscillation([*noise(0, 0.1).tolist(), None]) == oscillation(noise(0, 0.1).tolist())
     assert trend([0.5, None] * 20) is None

@@ -22,9 +22,9 @@ from redqueen.base import optional
 from redqueen.engine.adapters.peft_files import load_adapter
 from redqueen.errors import UserError
 from redqueen.run.recording.recorder import Recorder
-from redqueen.store.dataset.columns import columns
+from redqueen.store.dataset.files import columns
 from redqueen.store.directory import RunDirectory, RunError
-from redqueen.store.numbers import numbers
+from redqueen.store.metrics import numbers
 from tests.cli.archived import archived
 from tests.cli.conftest import SMALL
 

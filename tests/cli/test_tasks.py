@@ -21,12 +21,10 @@ from redqueen.extras.rewards.verifiers_package import module_name
 from redqueen.method.self_play import verified_seeds
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Draft
-from redqueen.store.dataset.columns import column_table, columns
-from redqueen.store.dataset.files import read_rows, rows_at_once
+from redqueen.store.dataset.files import column_table, columns, read_rows, rows_at_once
 from redqueen.tasks.kinds.seed_files import read_own
 from redqueen.tasks.python import PYTHON
-from redqueen.tasks.python.reserved import reserved
-from redqueen.tasks.python.seeds import write_block
+from redqueen.tasks.python.seeds import reserved, write_block
 from tests.cli.archived import ADD, ADD_TOO, JOIN, archived
 from tests.cli.running import Done, redqueen
 

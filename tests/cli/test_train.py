@@ -15,8 +15,7 @@ import pytest
 from redqueen.config.recipes import configure
 from redqueen.run.session import warnings_about
 from redqueen.store.directory import RunDirectory
-from redqueen.tasks.python.reserved import reserved
-from redqueen.tasks.python.seeds import seeds
+from redqueen.tasks.python.seeds import reserved, seeds
 from tests import tiny
 from tests.cli.conftest import SMALL
 from tests.cli.running import redqueen, started

@@ -15,7 +15,7 @@ from redqueen.method.rewards import scores
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request, Verdict
 from redqueen.tasks.python import NAMES
-from redqueen.tasks.python.reserved import reserved
+from redqueen.tasks.python.seeds import reserved
 from tests import toy
 
 

@@ -13,7 +13,7 @@ from redqueen.method.reserved import is_reserved
 from redqueen.method.verifier import LocalVerifier
 from redqueen.tasks.kinds import Half
 from redqueen.tasks.python import NAMES
-from redqueen.tasks.python.reserved import reserved
+from redqueen.tasks.python.seeds import reserved
 
 
 def test_the_kinds_and_the_programs_take_turns(verifier: LocalVerifier) -> None:

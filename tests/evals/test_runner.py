@@ -25,7 +25,7 @@ from redqueen.evals.targets import Entrant
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request, Sampler
 from redqueen.tasks.python import NAMES
-from redqueen.tasks.python.reserved import reserved
+from redqueen.tasks.python.seeds import reserved
 from tests.evals.benchmarks import rows
 
 BARE = Entrant(target="base", member="", adapter=None, alpha=16.0, fingerprint=None)

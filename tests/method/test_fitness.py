@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen.config import LeagueConfig
-from redqueen.config.league import FitnessName, TeacherFitness
+from redqueen.config.game import FitnessName, TeacherFitness
 from redqueen.method.fitness import game_learnability, named_fitness
 from redqueen.method.population import Member
 from redqueen.method.rating import Rating

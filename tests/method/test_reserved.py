@@ -15,8 +15,7 @@ from redqueen.method.reserved import is_reserved
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Draft, Proposal, Task, Verdict
 from redqueen.tasks.programs.normal_form import shape
-from redqueen.tasks.python.reserved import reserved
-from redqueen.tasks.python.seeds import seeds
+from redqueen.tasks.python.seeds import reserved, seeds
 
 
 def shapes(drafts: tuple[Draft, ...]) -> set[str]:

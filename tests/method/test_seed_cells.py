@@ -9,11 +9,11 @@ from redqueen.method.self_play import seed_tasks as all_seed_tasks
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Kind, Task
 from redqueen.run.recording.measures import signature_of
-from redqueen.tasks.programs.features import functions_of, paths_of
+from redqueen.tasks.programs.coverage import functions_of, paths_of
 from redqueen.tasks.programs.reached import reached_tree
 from redqueen.tasks.programs.trees import parse
 from redqueen.tasks.python import PYTHON
-from redqueen.tasks.python.seed_cells import seed_cells
+from redqueen.tasks.python.seeds import seed_cells
 from tools.write_seed_cells import cells
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from redqueen import plugins
 from redqueen.config import Config, ConfigError, EvolutionConfig
-from redqueen.config.league import ParentSelection, SurvivorSelection
+from redqueen.config.game import ParentSelection, SurvivorSelection
 from redqueen.method.fitness import Fitness, lcb, named_fitness
 from redqueen.method.parents import PARENTS
 from redqueen.method.population import Member

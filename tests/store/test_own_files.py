@@ -14,7 +14,7 @@ from redqueen.config import Config
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.writer import Archive
 from redqueen.store.directory import RunDirectory, RunError
-from redqueen.store.own_files import check_archive, check_tree, check_within
+from redqueen.store.files import check_archive, check_tree, check_within
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from redqueen.config import Config, ConfigError
 from redqueen.errors import UserError
 from redqueen.evals.held_out import check_held_out, most_tasks
 from redqueen.evals.in_training import load_held_out
-from redqueen.extras.expr.language import EXPR
+from redqueen.extras.expr.modes import EXPR
 from redqueen.extras.studies.sweep import SweepRun, check_probe
 from redqueen.method.judging import judge_proposals
 from redqueen.method.self_play import seed_tasks

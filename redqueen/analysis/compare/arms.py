@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
-from redqueen.analysis.dynamics.verdict import RunVerdict, verdict
+from redqueen.analysis.verdict import RunVerdict, verdict
 from redqueen.config import Config
 from redqueen.config.keys import keys, unknown_key
 from redqueen.errors import UserError
@@ -80,7 +80,10 @@ def _read(path: Path, name: str, by: str) -> ComparedRun:
     lines = directory.metrics()
     if not lines:
         raise UserError(f"{path} has played no step yet: nothing to compare")
-    arm = name if by == BY_RUN else _value(config, by)
+    arm = name
+    if by != BY_RUN:
+        value = attrgetter(by)(config)
+        arm = str(value) if by == _RECIPE else f"{by}={value}"
     with damage_of(path):
         return ComparedRun(
             name=name,
@@ -91,13 +94,6 @@ def _read(path: Path, name: str, by: str) -> ComparedRun:
             verdict=verdict(lines),
             panels=panels(lines, directory.own_metrics()),
         )
-
-
-def _value(config: Config, key: str) -> str:
-    value: Any = config
-    for name in key.split("."):
-        value = getattr(value, name)
-    return str(value) if key == _RECIPE else f"{key}={value}"
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

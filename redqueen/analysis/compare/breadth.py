@@ -1,19 +1,87 @@
-"""How broad the tasks of the arms are: what needs the archive, at equal numbers of tasks."""
+"""How broad the tasks of the arms are: what needs the archive, at equal numbers of tasks.
+
+Coverage is rarefied, so that runs of different lengths compare. The Vendi score is the effective number of different
+tasks in a set (Friedman and Dieng 2023, arXiv:2210.02410): the exponential of the entropy of the eigenvalues of K / n,
+where K holds the similarities of n tasks. It is 1 if all are the same and n if no two share anything. Here a task is
+the set of syntax paths of its reached program, and two tasks are as similar as the cosine of their sets: the paths
+that both have, over the geometric mean of how many each has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import random
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from statistics import fmean
+
+import numpy as np
 
 from redqueen.analysis.compare.arms import Arm, ComparedRun, runs_of
 from redqueen.analysis.compare.charts import ArmCurve, Chart, with_values
 from redqueen.analysis.compare.summary import Quantity
-from redqueen.analysis.diversity.rarefaction import levels, rarefaction
-from redqueen.analysis.diversity.vendi import rarefied_vendi_score
 from redqueen.base.intervals import interval
+from redqueen.run.recording.measures import cells_of
 from redqueen.run.recording.metrics import Panel
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import MeasureRow
 from redqueen.store.directory import RunDirectory, RunError
+from redqueen.tasks.programs.coverage import rarefied
+
+_POINTS = 24
+
+
+def levels(tasks: int) -> tuple[int, ...]:
+    """Returns numbers of tasks from 1 to `tasks`, closer together at the start, where a curve bends most."""
+    numbers = [round(tasks * ((i + 1) / _POINTS) ** 2) for i in range(_POINTS)]
+    return tuple(sorted({max(1, number) for number in numbers})) if tasks else ()
+
+
+def rarefaction(rows: Sequence[MeasureRow], what: str, at: Sequence[int]) -> list[float]:
+    """Returns the expected number of different cells in so many tasks, drawn from all of `rows` without replacement.
+
+    It is the rarefied count (docs/reference/METRICS.md) for every number in `at`; none may be above len(rows).
+    """
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts.update(set(cells_of(row)[what]))
+    return [rarefied(counts.values(), len(rows), level) for level in at]
+
+
+_DRAWS = 20
+
+
+def vendi_score(tasks: Sequence[Collection[str]]) -> float | None:
+    """Returns the score of tasks that are given as sets of features, None without any."""
+    if not tasks:
+        return None
+    columns = {feature: i for i, feature in enumerate(sorted({feature for task in tasks for feature in task}))}
+    # A task without a feature is like all others without one, and like nothing else.
+    features_TF = np.zeros((len(tasks), len(columns) + 1))
+    for row, task in enumerate(tasks):
+        for feature in task:
+            features_TF[row, columns[feature]] = 1
+        if not task:
+            features_TF[row, -1] = 1
+    features_TF /= np.linalg.norm(features_TF, axis=1, keepdims=True)
+    # The squares of the singular values are the eigenvalues of K.
+    weights = np.linalg.svd(features_TF, compute_uv=False) ** 2 / len(tasks)
+    weights = weights[weights > 1e-12]
+    return float(np.exp(-np.sum(weights * np.log(weights))))
+
+
+def rarefied_vendi_score(tasks: Sequence[Collection[str]], size: int) -> float | None:
+    """Returns the mean score of `size` tasks drawn from `tasks`, None if there are fewer.
+
+    The score grows with the number of tasks, so sets of different sizes are compared at the same one.
+    """
+    if len(tasks) < size or not size:
+        return None
+    draws = 1 if len(tasks) == size else _DRAWS
+    # The draws are the same each time, so that a comparison that is made twice gives the same numbers.
+    rng = random.Random(0)
+    scores = [vendi_score(rng.sample(list(tasks), size)) for _ in range(draws)]
+    return fmean(score for score in scores if score is not None)
+
 
 VENDI_TASKS = 40
 """Tasks of which a Vendi score is taken. A quarter of a quickstart of 30 steps has about 100."""

@@ -15,8 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from redqueen.analysis.compare.arms import Arm, runs_of
 from redqueen.analysis.compare.charts import GAIN, ArmCurve, Chart, answering
 from redqueen.analysis.compare.summary import run_row
-from redqueen.analysis.drawing import write
-from redqueen.analysis.hues import HUES
+from redqueen.analysis.drawing import HUES, write
 from redqueen.store.directory import write_text
 
 # The charts of a comparison as figures for papers.

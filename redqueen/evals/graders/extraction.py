@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from redqueen.tasks.programs.chosen import chosen
-from redqueen.tasks.programs.fenced import fenced_blocks
+from redqueen.tasks.programs.fenced import chosen, fenced_blocks
 
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
 _CUT = re.compile(r"\\(?:b|bo|box|boxe|f|fb|fbo)$")

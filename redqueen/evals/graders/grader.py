@@ -92,7 +92,7 @@ class GameGrader:
         return then(self.verifier.judge_answer(answer_to(task, answer)), _of_the_answer)
 
     def close(self) -> None:
-        """Does nothing: whoever opened the verifier closes it."""
+        """Does nothing: the opener of the verifier closes it."""
 
 
 def _of_the_answer(verdict: Verdict) -> Verdict:

@@ -1,14 +1,18 @@
-"""Expressions that are made and not written: the seed programs, and the reserved ones, of each depth without end."""
+"""Expressions that are made and not written: the seed programs, and the reserved ones, of each depth without end.
+
+A rule says which expressions are reserved: a hash of the canonical form, so no list of them can be written. Two
+expressions have one canonical form if one becomes the other by swapping `x` and `y`, by other constants, and by the
+order of the operands of `+`, `*`, `max`, `min`, `==` and `!=`; `a < b` is `b > a`.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from itertools import count, islice
 
 from redqueen.base import streams
-from redqueen.extras.expr.canonical import half_of, shape
 from redqueen.extras.expr.expressions import (
     COMPARISONS,
     OPERATORS,
@@ -22,6 +26,57 @@ from redqueen.extras.expr.expressions import (
 from redqueen.records import Draft
 from redqueen.tasks.kinds.interpreted import Fault
 from redqueen.tasks.kinds.language import Half
+from redqueen.tasks.programs.normal_form import hashed
+
+RESERVED_SHARE = 16
+"""One canonical form in so many is reserved."""
+LEAST_DEPTH = 2
+"""Shallower ones never are: there are so few that a model must be able to learn from each."""
+_UNORDERED = ("+", "*", "max", "min", "==", "!=")
+_MIRRORED = {">": "<", ">=": "<="}
+
+
+def canonical_form(expression: Expression) -> str:
+    """Returns the canonical form, e.g. `(+ (max a b) n)` of `3 + max(y, x)`."""
+    # Which variable is called a is tried both ways: no rule about where one comes first survives the sorting.
+    one, other = VARIABLES
+    return min(_form(expression, {one: "a", other: "b"}), _form(expression, {one: "b", other: "a"}))
+
+
+def _form(expression: Expression, names: dict[str, str]) -> str:
+    if not expression.operands:
+        return names.get(expression.name, "n")
+    operator = expression.name
+    operands = [_form(operand, names) for operand in expression.operands]
+    if operator in _MIRRORED:
+        operator = _MIRRORED[operator]
+        operands.reverse()
+    if operator in _UNORDERED:
+        operands.sort()
+    return f"({operator} {' '.join(operands)})"
+
+
+@lru_cache(maxsize=8192)
+def shape(program: str) -> str:
+    """Returns a hash of the canonical form; a text that is no expression is identified by itself."""
+    try:
+        return hashed(canonical_form(parse(program)))
+    except Fault:
+        return hashed(program.strip())
+
+
+@lru_cache(maxsize=8192)
+def half_of(program: str) -> Half | None:
+    """Returns the half whose reserved expressions include one similar to `program`, or None."""
+    try:
+        expression = parse(program)
+    except Fault:
+        return None
+    if size_of(expression)[0] < LEAST_DEPTH:
+        return None
+    number = int(hashed(f"reserved {canonical_form(expression)}"), 16) % (2 * RESERVED_SHARE)
+    return ("selection", "report")[number] if number < 2 else None
+
 
 EXAMPLES = 8
 """The inputs of a seed program and of a reserved one."""

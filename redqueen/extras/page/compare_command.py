@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from redqueen.analysis.compare import compare
 from redqueen.analysis.compare.arms import Arm, runs_of
 from redqueen.analysis.compare.breadth import rarefaction_charts
-from redqueen.analysis.compare.charts import QUESTIONS, Chart, charts
-from redqueen.analysis.compare.compared import compare
+from redqueen.analysis.compare.charts import QUESTIONS, Chart, charts, gain_charts
 from redqueen.analysis.compare.files import write_files
-from redqueen.analysis.compare.gains import gain_charts
 from redqueen.analysis.compare.summary import BUDGET_HEAD, Budget, Quantity, budget_rows, quantity_rows
 from redqueen.cli.tables import plain_table, progress_console, table_console
 from redqueen.errors import UserError

@@ -11,13 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
-from redqueen.analysis.dynamics.verdict import RunVerdict, verdict
+from redqueen.analysis.verdict import RunVerdict, verdict
 from redqueen.config import Config
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.directory import RunDirectory, RunError
-from redqueen.store.files import read_object
+from redqueen.store.files import check_archive, read_object
 from redqueen.store.metrics import StepMetrics
-from redqueen.store.own_files import check_archive
 
 Stamp = tuple[tuple[int, int], ...]
 """The time of change and the size of some files; (0, 0) for one that is not there."""

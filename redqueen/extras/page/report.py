@@ -11,8 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
-from redqueen.analysis.dynamics.verdict import RunVerdict
-from redqueen.analysis.dynamics.words import HEAD, oscillation_words, trend_rows
+from redqueen.analysis.verdict import HEAD, RunVerdict, oscillation_words, trend_rows
 from redqueen.base.intervals import mean
 from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.pushing import hub, push

@@ -12,14 +12,14 @@ from redqueen.extras.ray.ray_cluster import Cluster
 from redqueen.extras.ray.verifier import ClusterVerifier
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.records import Verifier
-from redqueen.run.players import Players
 from redqueen.run.recording.measures import Spread
+from redqueen.run.session import Players
 from redqueen.run.trainer import capacity
 
 
 @contextmanager
 def open_players(config: Config, own: Verifier | None, warn: Callable[[str], None]) -> Generator[Players]:
-    """Opens the policy and the verifier (`redqueen.run.players.open_players`)."""
+    """Opens the policy and the verifier (`redqueen.run.session.open_players`)."""
     with ExitStack() as stack:
         cluster = stack.enter_context(Cluster(config.cluster.address))
         verifier = own

@@ -44,11 +44,11 @@ class ClusterPolicy(MemberPolicy):
 
         `report` gets a line whenever a replica is lost or joins. Raises ClusterError if the replicas' bases differ.
         """
+        super().__init__()
         self.cluster = cluster
         self.replicas = Replicas(cluster, config, capacity, lengths, report)
         self._free = list(range(capacity))
         self._slots: dict[str, int] = {}
-        self._versions: dict[str, int] = {}
         self._begun: dict[int, Pending] = {}
         self._work = Work()
         self._shapes: Mapping[str, tuple[int, int]] = next(iter(self.replicas.actors.values())).call("shapes").get()
@@ -60,28 +60,17 @@ class ClusterPolicy(MemberPolicy):
     def shapes(self) -> Mapping[str, tuple[int, int]]:
         return self._shapes
 
-    def join(
-        self,
-        name: str,
-        adapter: Adapter,
-        *,
-        trained: bool = True,
-        state: OptimizerState | None = None,
-        version: int | None = None,
-        slot: int | None = None,
-    ) -> None:
+    def _place(self, name: str, adapter: Adapter, state: OptimizerState | None, version: int, slot: int | None) -> None:
         if name in self._slots:
             raise AdapterError(f"member '{name}' is here already")
         if not self._free:
             raise AdapterError(f"no free slot for member '{name}'")
         slot = self._free[0] if slot is None else slot
-        number = self._versions.get(name, 0) + 1 if version is None else version
-        optimizer = {key: tensor.numpy() for key, tensor in (state or {}).items()} if trained else None
-        member = MemberState(name=name, weights=arrays_of(adapter), version=number, slot=slot, optimizer=optimizer)
+        optimizer = {key: tensor.numpy() for key, tensor in state.items()} if state is not None else None
+        member = MemberState(name=name, weights=arrays_of(adapter), version=version, slot=slot, optimizer=optimizer)
         self._free.remove(slot)
         self._slots[name] = slot
-        self._versions[name] = number
-        self.replicas.add(member, put(self.cluster, member), trained=trained)
+        self.replicas.add(member, put(self.cluster, member), trained=state is not None)
 
     def leave(self, name: str) -> None:
         self._free.insert(0, self._slots.pop(name))
@@ -95,9 +84,6 @@ class ClusterPolicy(MemberPolicy):
         if name not in self.replicas.owners:
             raise KeyError(name)
         return tensors_of(self._ask(name, "states").optimizer or {})
-
-    def version(self, name: str) -> int:
-        return self._versions[name]
 
     def slot(self, name: str) -> int:
         return self._slots[name]

@@ -11,7 +11,7 @@ from redqueen.errors import UserError
 from redqueen.method.prompts import prompts
 from redqueen.method.reserved import is_reserved
 from redqueen.records import Task
-from redqueen.store.dataset.fixed import fixed_tasks
+from redqueen.store.dataset.files import fixed_tasks
 
 Style = Literal["chat", "completion"]
 

@@ -14,7 +14,7 @@ from redqueen.extras.rewards.judges import attempt_verdicts, pay_attempts, pay_p
 from redqueen.jail import JUDGED, Outcome
 from redqueen.jail.judging import printed, script_job, shared_sandbox
 from redqueen.records import Verdict
-from redqueen.store.dataset.fixed import task_of
+from redqueen.store.dataset.files import task_of
 
 SHOWN = 4_000
 """The most signs that the tool gives back to a model."""

@@ -17,7 +17,7 @@ from redqueen.extras.rewards.exported import answer_in, task_row
 from redqueen.extras.rewards.judges import shared_verifier
 from redqueen.method.verifier import answer_to
 from redqueen.records import Draft, Kind, Proposal, Task
-from redqueen.store.dataset.fixed import exported_rows, task_of
+from redqueen.store.dataset.files import exported_rows, task_of
 
 vf = require("verifiers.v1", "verifiers", "a taskset")
 

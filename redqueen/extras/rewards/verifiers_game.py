@@ -23,7 +23,7 @@ from redqueen.extras.rewards.judges import shared_verifier
 from redqueen.extras.rewards.verifiers import JailFaultError, Puzzle, puzzle_data
 from redqueen.method.prompts import ChatPrompts
 from redqueen.records import Draft, Kind, Proposal, Task, Verdict
-from redqueen.store.dataset.fixed import exported_rows, task_of
+from redqueen.store.dataset.files import exported_rows, task_of
 from redqueen.tasks.kinds import find
 
 vf = require("verifiers.v1", "verifiers", "the game")

@@ -99,7 +99,7 @@ def write_package(folder: Path, name: str, config: Config, selected: TaskSelecti
     game.mkdir()
     (game / "__init__.py").write_text(_GAME.format(run=run, tasks=name), encoding="utf-8")
     (folder / "pyproject.toml").write_text(_project(name, selected), encoding="utf-8")
-    (folder / "README.md").write_text(_readme(name, config, selected, wanted), encoding="utf-8")
+    (folder / "README.md").write_text(_readme(name, config.model.name, selected, wanted), encoding="utf-8")
 
 
 _CODE = '''"""Tasks of the run {run}, as a taskset of verifiers."""
@@ -156,14 +156,14 @@ packages = ["{name}", "{name}_game"]
 """
 
 
-def _readme(name: str, config: Config, selected: TaskSelection, wanted: TaskFilter) -> str:
+def _readme(name: str, base: str, selected: TaskSelection, wanted: TaskFilter) -> str:
     dashed = name.replace("_", "-")
     run = plain(selected.records[0].run)
     return f"""# {dashed}
 
 {len(selected.records)} small Python tasks of the run `{run}`, as an environment for
 [verifiers](https://github.com/PrimeIntellect-ai/verifiers) 0.4. A language model wrote them while it was trained by
-co-evolution with Red Queen {__version__} on {about_base(config.model.name)}.
+co-evolution with Red Queen {__version__} on {about_base(base)}.
 
     pip install .
     vf-validate {dashed} --runtime.type subprocess    # every program runs again

@@ -12,7 +12,7 @@ from typing import Any, cast
 from redqueen.errors import UserError
 from redqueen.extras.rewards.exported import task_rows
 from redqueen.extras.rewards.judges import attempt_verdicts, pay_attempts, pay_programs, program_outcomes
-from redqueen.store.dataset.fixed import task_of
+from redqueen.store.dataset.files import task_of
 
 TRIES = 3
 SOURCE = "redqueen"

@@ -9,14 +9,12 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from redqueen.extras.sql import seeds, tokens
-from redqueen.extras.sql.clauses import clauses
+from redqueen.extras.sql import seeds
 from redqueen.extras.sql.database import in_order, read_database, read_rows
 from redqueen.extras.sql.grammar import parse
 from redqueen.extras.sql.meaning import meaning
-from redqueen.extras.sql.shape import shape
-from redqueen.extras.sql.tokens import ForbiddenError, QueryError
-from redqueen.extras.sql.tree import tree_of
+from redqueen.extras.sql.tokens import ForbiddenError, QueryError, Token, fingerprint, tokens, without_comments
+from redqueen.extras.sql.tree import shape, tree_of
 from redqueen.jail import (
     GAME,
     Job,
@@ -34,6 +32,58 @@ from redqueen.tasks.kinds.calls import Literals
 from redqueen.tasks.kinds.language import Half, Words
 from redqueen.tasks.kinds.work import Run
 from redqueen.tasks.programs.tracing import ARROW
+
+_WHOLE = frozenset({"with", "union", "intersect", "except"})
+_LATER = frozenset({"group", "having", "order", "limit"})
+
+
+def clauses(query: str) -> list[tuple[str, str]]:
+    """Returns the text of each step and the query whose rows it leaves, the whole query last.
+
+    These are the work of a query. `SELECT name FROM t WHERE age > 3 ORDER BY name` has two steps:
+
+        WHERE age > 3 -> [('bo', 4), ('al', 7)]
+        SELECT name ORDER BY name -> (('al',), ('bo',))
+
+    A query of several SELECTs is one step. Raises QueryError if the text cannot be read.
+    """
+    words = [token for token in tokens(query) if token.sort != "end"]
+    top = _top_level(words)
+    source = top.get("from")
+    if source is None or not _WHOLE.isdisjoint(top):
+        return [(_text(words), query)]
+    later = min((at for word, at in top.items() if word in _LATER), default=len(words))
+    where = top.get("where", later)
+    steps: list[tuple[str, str]] = []
+    if any(word in top for word in ("join", ",")) and where - source > 2:
+        steps.append((_text(words[source:where]), f"SELECT * {_text(words[source:where])}"))
+    if where < later:
+        steps.append((_text(words[where:later]), f"SELECT * {_text(words[source:later])}"))
+    return [*steps, (_text([*words[:source], *words[later:]]), query)]
+
+
+def _top_level(words: Sequence[Token]) -> dict[str, int]:
+    """Returns where each word stands first outside all brackets; a comma counts behind FROM."""
+    places: dict[str, int] = {}
+    depth = 0
+    for at, token in enumerate(words):
+        depth += (token.text == "(") - (token.text == ")")
+        counts = token.sort == "word" or (token.text == "," and "from" in places and "order" not in places)
+        if depth == 0 and counts:
+            places.setdefault(token.text, at)
+    return places
+
+
+def _text(words: Sequence[Token]) -> str:
+    """Returns words as a person spaces them, keywords in capitals."""
+    text = ""
+    before = Token("", "(")
+    for token in words:
+        opens = token.text == "(" and before.sort == "name"
+        space = "" if opens or before.text in "(." or token.text in ").," else " "
+        text += space + (token.text.upper() if token.sort == "word" else token.text)
+        before = token
+    return text
 
 
 class _Bare(ast.NodeTransformer):
@@ -126,10 +176,10 @@ class Sql(Literals):
         return tuple(lines)
 
     def fingerprint(self, program: str) -> str:
-        return tokens.fingerprint(program)
+        return fingerprint(program)
 
     def posed(self, program: str) -> str:
-        return tokens.without_comments(program)
+        return without_comments(program)
 
     def shape(self, program: str) -> str:
         return shape(program)

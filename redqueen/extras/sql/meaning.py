@@ -32,8 +32,8 @@ from redqueen.extras.sql.grammar import (
     Query,
     Source,
 )
-from redqueen.extras.sql.parts import AGGREGATES, has_aggregate
 from redqueen.extras.sql.tokens import ForbiddenError, QueryError
+from redqueen.extras.sql.tree import AGGREGATES, has_aggregate
 from redqueen.extras.sql.values import (
     EXACT,
     FUNCTIONS,

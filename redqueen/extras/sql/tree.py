@@ -12,6 +12,8 @@ from __future__ import annotations
 import ast
 import keyword
 from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
 
 from redqueen.extras.sql.grammar import (
     Among,
@@ -25,8 +27,88 @@ from redqueen.extras.sql.grammar import (
     Name,
     Operation,
     Query,
+    parse,
 )
-from redqueen.extras.sql.parts import walk
+from redqueen.extras.sql.tokens import QueryError
+from redqueen.tasks.programs.normal_form import hashed
+
+AGGREGATES = frozenset({"count", "sum", "avg", "min", "max", "total"})
+
+
+def children(expression: Expression) -> Iterator[Expression]:
+    """Yields the parts of an expression, without the queries in it."""
+    match expression:
+        case Call(_, arguments):
+            yield from arguments
+        case Operation(_, operands):
+            yield from operands
+        case Case(cases, other):
+            for condition, value in cases:
+                yield condition
+                yield value
+            yield other
+        case Cast(value, _):
+            yield value
+        case Among(value, items):
+            yield value
+            if isinstance(items, tuple):
+                yield from items
+        case _:
+            return
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """Yields an expression and all its parts, without the queries in it."""
+    waiting = [expression]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        waiting += children(each)
+
+
+def has_aggregate(expression: Expression) -> bool:
+    """Returns whether there is an aggregate in an expression, not counting those of queries in it."""
+    return any(
+        isinstance(each, Call)
+        and each.function in AGGREGATES
+        and (each.function not in ("min", "max") or len(each.arguments) == 1)
+        for each in walk(expression)
+    )
+
+
+_SAID = frozenset({"function", "operator", "operators", "type", "join"})
+"""Fields of the tree whose texts are no names."""
+
+
+@lru_cache(maxsize=4096)
+def shape(query: str) -> str:
+    """Returns a hash of a query's shape; a text that is no query is identified by itself."""
+    try:
+        return hashed(_form(parse(query), {}))
+    except QueryError:
+        return hashed(query.strip())
+
+
+def _form(part: object, names: dict[str, str]) -> str:
+    """Returns a part of the tree as a text, in which each name is a number."""
+    if isinstance(part, Literal):
+        return type(part.value).__name__
+    if isinstance(part, str):
+        return names.setdefault(part, f"name{len(names)}") if part else ""
+    if isinstance(part, tuple):
+        return f"({', '.join(_form(each, names) for each in part)})"
+    if not is_dataclass(part):
+        # LIMIT, a truth value, or nothing.
+        return "number" if type(part) is int else str(part)
+    words: list[str] = []
+    for each in fields(part):
+        value = getattr(part, each.name)
+        if isinstance(part, Core) and each.name == "columns":
+            # An alias counts where it is used.
+            value = tuple(column for column, _ in part.columns)
+        words.append(str(value) if each.name in _SAID else _form(value, names))
+    return f"{type(part).__name__}({', '.join(words)})"
+
 
 _ARITHMETIC: dict[str, type[ast.operator]] = {
     "+": ast.Add,

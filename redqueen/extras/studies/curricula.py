@@ -21,8 +21,7 @@ from redqueen.method.self_play import SelfPlay
 from redqueen.method.task_bank import TaskBank
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Sampler, Task
-from redqueen.store.dataset.files import is_exported
-from redqueen.store.dataset.fixed import exported_tasks, task_of
+from redqueen.store.dataset.files import exported_tasks, is_exported, task_of
 from redqueen.store.dataset.rows import TaskFilter, TaskRecord, read_tasks, select
 from redqueen.store.directory import RunDirectory
 from redqueen.store.files import damage_of

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from redqueen.config import GameConfig
 from redqueen.records import Draft, Kind, Prompt, Task
 from redqueen.tasks.kinds import Block, WorkedText, fence, find
-from redqueen.tasks.programs.chosen import chosen
-from redqueen.tasks.programs.fenced import Fenced, dedented
+from redqueen.tasks.programs.fenced import Fenced, chosen, dedented
 from redqueen.tasks.programs.tagged import CLOSE, last_answer
 
 # A model reads the texts below and those of the kinds: a changed word makes runs incomparable with earlier ones.

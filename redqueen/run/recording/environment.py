@@ -17,7 +17,7 @@ from redqueen.base.machine import now, processor
 from redqueen.config import Config
 from redqueen.engine.model.base import BaseFacts
 from redqueen.jail.host import cores
-from redqueen.run.recording.metrics.own import own_metrics
+from redqueen.run.recording.metrics import own_metrics
 from redqueen.store.directory import FITTED
 
 LIBRARIES = ("torch", "transformers", "peft", "safetensors", "tokenizers", "numpy", "numba", "pydantic")

@@ -1,13 +1,60 @@
-"""What all trackers share: what of a step they are sent, and that a failure is one line and not the end of a run."""
+"""What all trackers share, and how a run opens its trackers and its own recorders.
+
+A tracker is sent the numbers of a step and some of its tasks. A failure of one is a line and not the end of a run.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
+from redqueen import extras, plugins
+from redqueen.base.optional import is_installed, missing
+from redqueen.config import Config
+from redqueen.method.played_step import PlayedMatch, PlayedStep, ScoredProposal
+from redqueen.records import Task
 from redqueen.run.recording.recorder import Recorder, Session, StepRecord
-from redqueen.run.recording.samples import Row, sampled
-from redqueen.store.numbers import numbers
+from redqueen.store.directory import RunDirectory
+from redqueen.store.metrics import numbers
+
+NAME = "samples"
+"""What the table is called in every library."""
+MOST = 16
+"""Rows of one table. They are spread over the step's matches."""
+Row = Mapping[str, str | float | None]
+"""A valid task with its attempts; all rows have the same names, in one order (docs/extras/TRACKERS.md)."""
+
+
+def sampled(played: PlayedStep) -> list[Row]:
+    """Returns up to `MOST` valid tasks of a step, evenly spread, in the step's order."""
+    valid: list[tuple[PlayedMatch, ScoredProposal, Task]] = []
+    for match in played.matches:
+        for scored in match.proposals:
+            if scored.proposed.task is not None:
+                valid.append((match, scored, scored.proposed.task))
+    count = min(MOST, len(valid))
+    return [_row(*valid[number * len(valid) // count]) for number in range(count)]
+
+
+def _row(match: PlayedMatch, scored: ScoredProposal, task: Task) -> Row:
+    texts = [
+        f"{attempt.attempted.verdict.status}, paid {attempt.reward}:\n{attempt.attempted.rollout.completion.text}"
+        for attempt in scored.attempts
+    ]
+    return {
+        "id": task.id,
+        "kind": task.kind,
+        "author": task.author,
+        "student": match.match.student,
+        "solve_rate": scored.solve_rate,
+        "teacher_reward": scored.reward,
+        "program": task.program,
+        "message": task.message,
+        "inputs": "\n".join(pair.input for pair in task.pairs),
+        "outputs": "\n".join(pair.output for pair in task.pairs),
+        "attempts": "\n\n".join(texts),
+    }
+
 
 PROJECT = "redqueen"
 """The project or experiment that runs are listed under."""
@@ -74,3 +121,56 @@ def failure(name: str, error: Exception) -> str:
     """Returns the line about a tracker that is switched off."""
     reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
     return f"warning: the tracker {name} is off ({reason[:300]}); the run goes on, its numbers are in metrics.jsonl"
+
+
+TRACKERS = tuple(extras.OFFERS["tracker"])
+"""The names of ours."""
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Raises, before anything is loaded or written, if a tracker cannot be opened.
+
+    MissingLibraryError if its library is not installed, PluginError if an own one lacks a method.
+    """
+    # The library and its extra have the tracker's name. What a plugin needs, it has imported.
+    for name in names:
+        if name in TRACKERS:
+            extras.require("tracker", name)
+            if not is_installed(name):
+                raise missing(name, name, f"run.trackers={name}")
+        elif lacking := sorted(getattr(plugins.find("tracker", name), "__abstractmethods__", ())):
+            raise plugins.PluginError(f"the tracker '{name}' has no {' and no '.join(lacking)}: write what it does")
+
+
+def open_recorders(config: Config, directory: RunDirectory, first: int, say: Callable[[str], None]) -> list[Recorder]:
+    """Returns the recorders of the run's plugins. Whatever goes wrong in one is an error of the run.
+
+    `first` is the first step that they will record, and `say` tells a person a line.
+    """
+    session = Session(directory=directory, config=config, first=first, say=say)
+    return [plugins.find("recorder", name)(session) for name in config.run.recorders]
+
+
+def open_trackers(config: Config, directory: RunDirectory, first: int, say: Callable[[str], None]) -> list[Tracker]:
+    """Returns the trackers that could be opened, and remembers what their libraries know the run by.
+
+    `say` gets a line about each: how to look at it, or why it is off. `first` is the first step that they will record.
+    """
+    ids = directory.tracker_ids()
+    opened: list[Tracker] = []
+    for name in config.run.trackers:
+        session = Session(directory=directory, config=config, first=first, id=ids.get(name), say=say)
+        opener: Callable[[Session], Tracker] = (extras if name in TRACKERS else plugins).find("tracker", name)
+        try:
+            tracker = opener(session)
+        # No login, no network, a full disk, another version: whatever it is, the run can do without.
+        except Exception as error:  # noqa: BLE001
+            say(failure(name, error))
+            continue
+        say(f"{name}: {tracker.where}" if tracker.where else f"{name} is on")
+        opened.append(tracker)
+        if tracker.id is not None:
+            ids[name] = tracker.id
+    if ids:
+        directory.set_tracker_ids(ids)
+    return opened

@@ -28,7 +28,7 @@ from redqueen.store.archive.rows import (
 )
 from redqueen.store.archive.schema import check_layout, key_column, row_of, select_statement
 from redqueen.store.directory import RunError, saved_steps
-from redqueen.store.own_files import check_archive
+from redqueen.store.files import check_archive
 
 R = TypeVar("R", bound=Row)
 QUERY_S = 20.0

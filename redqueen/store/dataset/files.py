@@ -1,18 +1,89 @@
-"""Writes tasks to a Parquet or JSONL file, and reads the rows of such a file."""
+"""Tasks in a Parquet or JSONL file: its columns, its writing and reading, and its rows as tasks to be posed again."""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from types import NoneType
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from redqueen.base.optional import require
 from redqueen.base.plain_files import open_plain
 from redqueen.errors import UserError
-from redqueen.store.dataset.columns import columns
+from redqueen.method.matchmaking import BANK
+from redqueen.records import Pair, Task
+from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.dataset.rows import TaskRecord
+from redqueen.store.directory import RunDirectory
+from redqueen.tasks.kinds import is_kind
+
+ColumnType = Literal["string", "int64", "double", "bool", "list<string>"]
+_TYPES: dict[Any, ColumnType] = {str: "string", int: "int64", float: "double", bool: "bool", tuple: "list<string>"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataColumn:
+    """One column."""
+
+    name: str
+    type: ColumnType
+    """Its type as Arrow calls it."""
+    nullable: bool
+    """Whether a row may have no value here."""
+    text: str
+    """What it means."""
+
+
+@cache
+def columns() -> tuple[DataColumn, ...]:
+    """Returns the columns of an exported file, in order."""
+    hints = get_type_hints(TaskRecord)
+    texts = _docstrings(TaskRecord)
+    return tuple(_column(name, hint, texts[name]) for name, hint in hints.items())
+
+
+def column_table() -> str:
+    """Returns the columns as a table in Markdown."""
+    lines = ["| column | type | meaning |", "|---|---|---|"]
+    for column in columns():
+        # As code: a page would take `<string>` for a tag.
+        kind = f"`{column.type}` or null" if column.nullable else f"`{column.type}`"
+        lines.append(f"| `{column.name}` | {kind} | {column.text} |")
+    return "\n".join(lines)
+
+
+def _column(name: str, hint: Any, text: str) -> DataColumn:
+    # `float | None`, a Literal of texts, a tuple of texts, or a plain type.
+    options = [option for option in get_args(hint) if option is not NoneType]
+    nullable = NoneType in get_args(hint)
+    kind = options[0] if nullable else hint
+    if get_origin(kind) is Literal:
+        kind = str
+    return DataColumn(name=name, type=_TYPES[get_origin(kind) or kind], nullable=nullable, text=text)
+
+
+def _docstrings(record: type) -> dict[str, str]:
+    """Returns the text below each field of a class, in one line. Python itself does not keep it."""
+    tree = ast.parse(inspect.getsource(record)).body[0]
+    texts: dict[str, str] = {}
+    name = ""
+    for node in tree.body if isinstance(tree, ast.ClassDef) else ():
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=field)):
+                name = field
+            case ast.Expr(value=ast.Constant(value=str(text))) if name:
+                texts[name] = " ".join(text.split())
+            case _:
+                name = ""
+    return texts
+
 
 FORMATS = (".parquet", ".jsonl")
 FOLDER_FILE = Path("data") / "tasks.parquet"
@@ -123,3 +194,74 @@ def _read_parquet(file: Path) -> Iterator[dict[str, Any] | str]:
                 yield from batch.to_pylist()
     except arrow.ArrowException as error:
         raise UserError(f"cannot read {file}: {str(error).splitlines()[0]}") from error
+
+
+def fixed_tasks(source: Path) -> list[Task]:
+    """Returns the valid tasks of a run's folder, or the rows of a file of `redqueen tasks export`, in order.
+
+    Raises UserError if there are none, or the first row that is no task, with its number.
+    """
+    if source.is_dir() and not is_exported(source):
+        with ArchiveReader(RunDirectory(source).archive) as reader:
+            tasks = [row.task() for row in reader.tasks()]
+    else:
+        tasks: list[Task] = []
+        for number, row in enumerate(exported_rows(source), 1):
+            tasks.append(replace(task_of(row, f"{source}, row {number}"), id=f"row-{number}", author=BANK))
+    if not tasks:
+        raise UserError(f"{source} holds no tasks")
+    return tasks
+
+
+def exported_rows(file: Path) -> Iterator[dict[str, Any]]:
+    """Yields the rows of an exported file. Raises UserError for a line that is none."""
+    for number, row in enumerate(read_rows(file), 1):
+        if isinstance(row, str):
+            raise UserError(f"{file}, row {number}: {row}")
+        yield row
+
+
+def exported_tasks(file: Path) -> list[TaskRecord]:
+    """Returns the tasks of an exported file, in order. Raises UserError for the first row that is none."""
+    columns = TypeAdapter(TaskRecord)
+    found: list[TaskRecord] = []
+    for number, row in enumerate(exported_rows(file), 1):
+        what = f"{file}, row {number}"
+        task_of(row, what)
+        try:
+            found.append(columns.validate_python(row))
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise UserError(
+                f"{what}, {first['loc'][0]}: {first['msg']}. Write the file by redqueen tasks export"
+            ) from error
+    return found
+
+
+def task_of(row: Mapping[str, Any], what: str = "a row") -> Task:
+    """Returns the task of a row of an exported file. Raises UserError, which begins with `what`, if the row is none."""
+    kind = str(row.get("kind"))
+    inputs = _texts(row.get("inputs"))
+    outputs = _texts(row.get("outputs"))
+    program = row.get("program")
+    if not is_kind(kind) or not isinstance(program, str) or not inputs or len(inputs) != len(outputs):
+        raise UserError(
+            f"{what} is no task of redqueen tasks export: it needs kind, program, and as many inputs as outputs, and "
+            f"has kind={kind!r}, {len(inputs)} inputs and {len(outputs)} outputs. To take programs from elsewhere: "
+            "redqueen tasks import, then game.seeds=FILE"
+        )
+    return Task(
+        id=str(row.get("id") or ""),
+        kind=kind,
+        author="",
+        step=0,
+        program=program.removeprefix("\ufeff"),
+        pairs=tuple(Pair(given, output) for given, output in zip(inputs, outputs, strict=True)),
+        message=str(row.get("message") or ""),
+    )
+
+
+def _texts(value: object) -> Sequence[str]:
+    """Returns a list of texts, or nothing if it is none."""
+    texts = cast(Sequence[object], value) if isinstance(value, list | tuple) else ()
+    return cast(Sequence[str], texts) if all(isinstance(text, str) for text in texts) else ()

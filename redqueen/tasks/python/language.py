@@ -15,7 +15,7 @@ from redqueen.tasks.kinds.work import Run
 from redqueen.tasks.programs.normal_form import ENTRY, fingerprint, shape, without_remarks
 from redqueen.tasks.programs.tracing import TracedProgram
 from redqueen.tasks.programs.trees import ProgramError, parse
-from redqueen.tasks.python import reserved, seeds
+from redqueen.tasks.python import seeds
 
 # An error would end the child, and with it the calls after it.
 _CALL = f"""
@@ -88,7 +88,7 @@ class Python(Calls):
         return seeds.seeds() if own is None else read_own(Path(own))
 
     def reserved(self, half: Half | None = None) -> tuple[Draft, ...]:
-        return reserved.reserved(half)
+        return seeds.reserved(half)
 
 
 PYTHON = Python()

@@ -1,17 +1,23 @@
-"""The seed programs: by hand, and made of templates by `tools/write_seeds.py`. The verifier computes their outputs.
+"""The programs that come with Python. The verifier computes their outputs.
 
-A file holds blocks (`redqueen.tasks.kinds.seed_files`).
+Seeds are written by hand, and made of templates by `tools/write_seeds.py`; a file holds blocks
+(`redqueen.tasks.kinds.seed_files`). Held-out evaluation poses the reserved programs, and nothing else ever shows them
+to a model: they are seeds that were taken out, with all seeds of the same shape, and programs written for this
+purpose. No seed has the shape of one of them, and the warm start and the task bank refuse what a model writes in one
+of these shapes.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib import resources
 
 from redqueen.records import Draft
+from redqueen.tasks.kinds.language import Half, halved
 from redqueen.tasks.kinds.seed_files import parse_block
 from redqueen.tasks.programs.normal_form import ENTRY
 
@@ -62,3 +68,25 @@ def _same(program: str, other: str) -> bool:
         return ast.dump(ast.parse(program)) == ast.dump(ast.parse(other))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
+
+
+RESERVED_FILES = ("reserved/taken_out.txt", "reserved/written.txt")
+
+
+@cache
+def reserved(half: Half | None = None) -> tuple[Draft, ...]:
+    """Returns one half of the reserved drafts, or all of them, in file order.
+
+    The halves take turns in the files, which go from simple to less simple programs, so both are equally hard.
+    """
+    return halved(read_blocks(RESERVED_FILES), half)
+
+
+CELLS = "cells.json"
+
+
+@cache
+def seed_cells() -> Mapping[str, frozenset[str]]:
+    """Returns the cells of all seed programs, whether a run plants them or not, by the name of the coverage."""
+    text = (resources.files("redqueen.tasks.python") / "seeds" / CELLS).read_text(encoding="utf-8")
+    return {name: frozenset(cells) for name, cells in json.loads(text).items()}

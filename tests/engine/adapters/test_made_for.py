@@ -83,5 +83,6 @@ def test_eval_and_train_say_it_of_folders_alone(tmp_path: Path) -> None:
     folder = made_for(tmp_path / "a", "Qwen/Qwen2.5-0.5B")
     config = configure([])
     (line,) = warnings_about([BASE, WARM_START, str(WARM), str(folder)], config.model.name)
-    assert line == start_of_another_base(configure([f"population.init={folder}"]))
-    assert start_of_another_base(config) == start_of_another_base(configure([f"population.init={WARM}"])) == ""
+    base = config.model.name
+    assert line == start_of_another_base(str(folder), base)
+    assert start_of_another_base(config.population.init, base) == start_of_another_base(str(WARM), base) == ""

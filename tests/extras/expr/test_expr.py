@@ -12,11 +12,21 @@ import pytest
 
 from redqueen.config.recipes import recipe
 from redqueen.evals.held_out import most_tasks, reserved_tasks
-from redqueen.extras.expr.canonical import LEAST_DEPTH, canonical_form, half_of, shape
 from redqueen.extras.expr.expressions import parse, size_of
-from redqueen.extras.expr.generated import EXAMPLES, RESERVED_DEPTHS, SEEDS, drawn, reserved_stream, seeds, stream
-from redqueen.extras.expr.language import EXPR
-from redqueen.extras.expr.modes import KINDS
+from redqueen.extras.expr.generated import (
+    EXAMPLES,
+    LEAST_DEPTH,
+    RESERVED_DEPTHS,
+    SEEDS,
+    canonical_form,
+    drawn,
+    half_of,
+    reserved_stream,
+    seeds,
+    shape,
+    stream,
+)
+from redqueen.extras.expr.modes import EXPR, KINDS
 from redqueen.members.asking import posed
 from redqueen.method.judging import judge_proposals
 from redqueen.method.prompts import Prompts, prompts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from redqueen.analysis.hues import HUES
+from redqueen.analysis.drawing import HUES
 from redqueen.extras.page.app import STATIC
 
 READABLE = 4.5

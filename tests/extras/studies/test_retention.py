@@ -32,7 +32,7 @@ from redqueen.store.directory import RunDirectory, RunError
 from redqueen.tasks.kinds import find
 from redqueen.tasks.programs.normal_form import shape
 from redqueen.tasks.python import PYTHON
-from redqueen.tasks.python.reserved import reserved
+from redqueen.tasks.python.seeds import reserved
 from tests import tiny
 from tests.cli.running import redqueen
 

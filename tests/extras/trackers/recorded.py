@@ -7,8 +7,8 @@ from pathlib import Path
 
 from redqueen.config import Config
 from redqueen.method.played_step import PlayedStep
-from redqueen.run.recording.metrics_file import MetricsRecorder
-from redqueen.run.recording.opening import open_trackers
+from redqueen.run.recording.files import MetricsRecorder
+from redqueen.run.recording.tracker import open_trackers
 from redqueen.store.directory import RunDirectory
 from tests.run.recording.steps import full
 

@@ -12,11 +12,9 @@ from redqueen import extras
 from redqueen.base import optional
 from redqueen.config import Config, ConfigError
 from redqueen.method.played_step import PlayedStep
-from redqueen.run.recording import opening
-from redqueen.run.recording.opening import TRACKERS, check_trackers, open_trackers
+from redqueen.run.recording import tracker as tracking
 from redqueen.run.recording.recorder import Session
-from redqueen.run.recording.samples import MOST, Row, sampled
-from redqueen.run.recording.tracker import Tracker
+from redqueen.run.recording.tracker import MOST, TRACKERS, Row, Tracker, check_trackers, open_trackers, sampled
 from tests.extras.trackers.recorded import EXPECTED, NULL, ROW, config, new_run, session
 from tests.run.recording.steps import MATCH, full
 
@@ -59,7 +57,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Fake]:
         opened.append(Fake(session))
         return opened[-1]
 
-    monkeypatch.setattr("redqueen.extras.trackers.wandb.WeightsAndBiases", fake)
+    monkeypatch.setattr("redqueen.extras.trackers.WeightsAndBiases", fake)
     return opened
 
 
@@ -80,7 +78,7 @@ def test_a_failure_in_the_middle_is_one_line_and_ends_only_the_tracker(tmp_path:
 
 
 def test_a_tracker_that_cannot_be_opened_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redqueen.extras.trackers.wandb.WeightsAndBiases", Closed)
+    monkeypatch.setattr("redqueen.extras.trackers.WeightsAndBiases", Closed)
     directory = new_run(tmp_path, "wandb")
     (line,) = session(directory, 1, 1)
     assert line.startswith("warning: the tracker wandb is off (ValueError)")
@@ -110,11 +108,11 @@ def test_a_session_has_a_name_and_flat_settings(tmp_path: Path, made: list[Fake]
 
 
 def test_a_missing_library_is_found_before_the_run_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_trackers(Config())
-    monkeypatch.setattr(opening, "is_installed", lambda library: library != "mlflow")
-    check_trackers(config("tensorboard", "wandb", "trackio"))
+    check_trackers(())
+    monkeypatch.setattr(tracking, "is_installed", lambda library: library != "mlflow")
+    check_trackers(("tensorboard", "wandb", "trackio"))
     with pytest.raises(optional.MissingLibraryError) as caught:
-        check_trackers(config("tensorboard", "mlflow"))
+        check_trackers(("tensorboard", "mlflow"))
     assert str(caught.value) == (
         "run.trackers=mlflow needs mlflow, which is not installed: pip install 'redqueen[mlflow]'"
     )
@@ -144,7 +142,7 @@ def test_every_so_many_steps_there_is_a_table(tmp_path: Path, monkeypatch: pytes
         def send_samples(self, step: int, rows: Sequence[Row]) -> None:
             tables[step] = list(rows)
 
-    monkeypatch.setattr("redqueen.extras.trackers.wandb.WeightsAndBiases", Looked)
+    monkeypatch.setattr("redqueen.extras.trackers.WeightsAndBiases", Looked)
     directory = new_run(tmp_path, "wandb")
     session(directory, 1, 5)
     assert tables == {2: [ROW], 4: [ROW]}

@@ -17,8 +17,7 @@ from redqueen.method.verifier import LocalVerifier
 from redqueen.method.warm_start.fitting import MAX_PAIRS, Warmup, varied
 from redqueen.records import Draft, Kind, Task
 from redqueen.tasks.python import DEDUCTION
-from redqueen.tasks.python.reserved import reserved
-from redqueen.tasks.python.seeds import seeds
+from redqueen.tasks.python.seeds import reserved, seeds
 from tests import toy
 from tests.reference import same
 

@@ -10,7 +10,7 @@ import pytest
 from redqueen.method.behaviour import Behaviour
 from redqueen.method.played_step import PlayedMatch, PlayedStep, ScoredProposal
 from redqueen.records import Kind, Pair, Task
-from redqueen.run.recording.archive import ArchiveRecorder
+from redqueen.run.recording.files import ArchiveRecorder
 from redqueen.run.recording.measures import Measures, StepMeasures
 from redqueen.run.recording.metrics import step_metrics
 from redqueen.store.archive.reader import ArchiveReader

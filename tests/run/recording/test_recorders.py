@@ -14,9 +14,8 @@ from rich.console import Console
 from redqueen.engine.work import Work
 from redqueen.extras.page.live_run import LiveRun
 from redqueen.extras.page.state import present
-from redqueen.run.recording.archive import ArchiveRecorder
+from redqueen.run.recording.files import ArchiveRecorder, MetricsRecorder
 from redqueen.run.recording.metrics import step_metrics
-from redqueen.run.recording.metrics_file import MetricsRecorder
 from redqueen.run.recording.now import NowRecorder
 from redqueen.run.recording.recorder import Recorder
 from redqueen.run.recording.terminal import PHASES, LineReporter, LiveReporter, headline, members_table

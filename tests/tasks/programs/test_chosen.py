@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redqueen.tasks.programs.chosen import chosen, defines
-from redqueen.tasks.programs.fenced import fenced_blocks
+from redqueen.tasks.programs.fenced import chosen, defines, fenced_blocks
 
 F = "```"
 ADD = "def add(a, b):\n    return a + b"

@@ -9,10 +9,9 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.tasks.programs.features import functions_of, path_id, paths_of
+from redqueen.tasks.programs.coverage import functions_of, path_id, paths_of
 from redqueen.tasks.programs.normal_form import shape
-from redqueen.tasks.programs.signatures import arguments_of, signature, size_of, types_of
-from redqueen.tasks.programs.typed_inputs import COUNT, typed_inputs
+from redqueen.tasks.programs.signatures import COUNT, arguments_of, signature, size_of, typed_inputs, types_of
 
 PROGRAM = "import math as m\nfrom operator import add\ndef f(x):\n    return m.gcd(len(x), add(x[0], 3)) + x.index(3)"
 
@@ -35,7 +34,7 @@ def test_functions_are_builtins_modules_and_methods_that_the_program_does_not_de
 
 def test_features_are_the_same_in_another_process() -> None:
     code = (
-        f"import ast; from redqueen.tasks.programs.features import *; print(*sorted(paths_of(ast.parse({PROGRAM!r}))))"
+        f"import ast; from redqueen.tasks.programs.coverage import *; print(*sorted(paths_of(ast.parse({PROGRAM!r}))))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == paths_of(ast.parse(PROGRAM))

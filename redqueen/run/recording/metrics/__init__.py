@@ -5,16 +5,78 @@ Imports no torch, no matplotlib and no sandbox process: a page follows a run at 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
+from redqueen import plugins
 from redqueen.plugins import PluginError
 from redqueen.run.recording.metrics import complexity, coverage, dynamics, league, training
-from redqueen.run.recording.metrics.metric import Metric
-from redqueen.run.recording.metrics.own import own_panels, own_values
-from redqueen.run.recording.metrics.panel import Line, Panel, kinds_of, standardised
-from redqueen.run.recording.metrics.step import CountedStep
+from redqueen.run.recording.metrics.metric import CountedStep, Metric
+from redqueen.run.recording.metrics.panel import (
+    Curves,
+    Line,
+    MetricChart,
+    Panel,
+    by_key,
+    column,
+    kinds_of,
+    standardised,
+)
 from redqueen.run.recording.recorder import StepRecord
 from redqueen.store.metrics import OwnMetric, StepMetrics
+
+
+def own_metrics(names: Sequence[str]) -> list[OwnMetric]:
+    """Returns what the run keeps of its own metrics. Raises PluginError if one was not imported."""
+    metrics: list[OwnMetric] = []
+    for name in names:
+        compute = plugins.find("metric", name)
+        text = " ".join((inspect.getdoc(compute) or "").split())
+        metrics.append(OwnMetric(name=name, title=compute.title, unit=compute.unit, text=text))
+    return metrics
+
+
+def own_values(names: Sequence[str], step: CountedStep) -> dict[str, Any]:
+    """Returns the values of own metrics.
+
+    Raises PluginError if one fails, or is no number, and no dict of numbers, or None.
+    """
+    values: dict[str, Any] = {}
+    for name in names:
+        try:
+            values[name] = plugins.find("metric", name)(step)
+        except PluginError:
+            raise
+        # A user's code may raise anything.
+        except Exception as error:
+            raise PluginError(
+                f"the metric '{name}' fails: {type(error).__name__}: {error}: repair it, and go on with --resume, "
+                "which plays this step again"
+            ) from error
+    for name, value in values.items():
+        numbers = list(cast(Mapping[str, Any], value).values()) if isinstance(value, Mapping) else [value]
+        if not all(number is None or isinstance(number, int | float) for number in numbers):
+            raise PluginError(f"the metric '{name}' must give a number, a dict of numbers or None, not {value!r}")
+    return values
+
+
+def own_panels(lines: Sequence[Line], metrics: Sequence[OwnMetric]) -> list[Panel]:
+    """Returns a panel for each of these metrics that the lines have numbers for."""
+    panels: list[Panel] = []
+    for metric in metrics:
+        key = f"own-{metric.name.replace('_', '-')}"
+        chart = MetricChart(key, metric.title, metric.text, _curves, metric.unit, limits=(None, None))
+        panels.append(chart.panel(lines, metric.name, "own", metric.unit))
+    return [panel for panel in panels if panel.curves]
+
+
+def _curves(lines: Sequence[Line], name: str) -> Curves:
+    """Returns the curve of a number, or one for each key of a dict."""
+    if any(isinstance(line.get(name), Mapping) for line in lines):
+        return by_key(lines, name)
+    return {name.replace("_", " "): column(lines, name)}
+
 
 __all__ = ["METRICS", "Metric", "Panel", "check_own", "kinds_of", "panels", "standardised", "step_metrics"]
 

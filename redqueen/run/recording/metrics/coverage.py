@@ -12,7 +12,7 @@ from redqueen.method.played_step import ScoredProposal
 from redqueen.method.seeds import AUTHOR
 from redqueen.records import Kind
 from redqueen.run.recording.measures import by_echo, by_few_outputs, by_random
-from redqueen.run.recording.metrics.metric import Metrics
+from redqueen.run.recording.metrics.metric import CountedStep, Metrics
 from redqueen.run.recording.metrics.panel import (
     Curves,
     CurvesOf,
@@ -25,7 +25,6 @@ from redqueen.run.recording.metrics.panel import (
     several,
     with_kinds,
 )
-from redqueen.run.recording.metrics.step import CountedStep
 from redqueen.tasks.kinds import find
 
 METRICS = Metrics("coverage")

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Any
 
-from redqueen.run.recording.metrics.metric import Metrics
+from redqueen.run.recording.metrics.metric import CountedStep, Metrics
 from redqueen.run.recording.metrics.panel import Curves, CurvesOf, Line, MetricChart, names
-from redqueen.run.recording.metrics.step import CountedStep
 
 METRICS = Metrics("league")
 

@@ -11,12 +11,83 @@ The function's name is the key in metrics.jsonl, its text stands in docs/referen
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from redqueen.method.matchmaking import BANK
+from redqueen.method.played_step import ScoredAttempt, ScoredProposal
+from redqueen.method.rewards import is_judged
+from redqueen.records import Kind, Rollout
+from redqueen.run.recording.measures import MeasuredTask
 from redqueen.run.recording.metrics.panel import CurvesOf, Line, MetricChart, Panel, Section
-from redqueen.run.recording.metrics.step import CountedStep
+from redqueen.run.recording.recorder import StepRecord
+
+Item = ScoredProposal | ScoredAttempt | Rollout | MeasuredTask
+I = TypeVar("I", bound=Item)  # noqa: E741
+T = TypeVar("T")
+
+
+class CountedStep:
+    """A step's record, sorted.
+
+    Rates are over what was judged. If faults of the machine counted as failures, a machine under load would look like
+    members that get worse. Attempts at a task that was withdrawn were judged by nothing.
+    """
+
+    def __init__(self, record: StepRecord) -> None:
+        self.record = record
+        self.kinds = record.kinds
+        # A champion of the past is no part of the population, so what it wrote counts in no rate.
+        self.living = {standing.member.name for standing in record.standings}
+        every = record.played.proposals
+        self.all_proposals = [proposal for proposal in every if proposal.proposed.rollout.member != BANK]
+        """With those of champions. A task of the task bank is no proposal."""
+        self.all_attempts = record.played.attempts
+        """With those of champions."""
+        self.proposals = [
+            proposal for proposal in self.all_proposals if proposal.proposed.rollout.member in self.living
+        ]
+        self.attempts = [attempt for attempt in self.all_attempts if attempt.attempted.rollout.member in self.living]
+        self.judged = [proposal for proposal in self.proposals if proposal.proposed.verdict.status != "infra_error"]
+        """The proposals that are valid or not."""
+        self.valid = [proposal for proposal in self.judged if is_valid(proposal)]
+        self.answered = [attempt for attempt in self.attempts if is_judged(attempt.attempted.verdict)]
+        """The attempts that are right or wrong."""
+        self.rollouts = [proposal.proposed.rollout for proposal in self.proposals]
+        """What living members wrote, proposals first."""
+        self.rollouts += [attempt.attempted.rollout for attempt in self.attempts]
+        authors = {*self.living, BANK}
+        self.rated = [
+            proposal
+            for proposal in every
+            if proposal.proposed.rollout.member in authors
+            and proposal.proposed.student in self.living
+            and proposal.solve_rate is not None
+        ]
+        """The tasks of living teachers, or of the task bank, with a solve rate of a living student."""
+        self.measured = record.measures.tasks
+        """The valid tasks of living teachers, as they were measured."""
+
+    def by_kind(self, items: Iterable[I], value: Callable[[list[I]], T]) -> dict[Kind, T]:
+        groups: dict[Kind, list[I]] = {kind: [] for kind in self.kinds}
+        for item in items:
+            groups.setdefault(_kind(item), []).append(item)
+        return {kind: value(groups[kind]) for kind in self.kinds}
+
+
+def is_valid(proposal: ScoredProposal) -> bool:
+    """Returns whether a proposal is a task."""
+    return proposal.proposed.task is not None
+
+
+def _kind(item: Item) -> Kind:
+    if isinstance(item, ScoredProposal):
+        return item.proposed.rollout.kind
+    if isinstance(item, ScoredAttempt):
+        return item.attempted.rollout.kind
+    return item.kind
+
 
 Compute = TypeVar("Compute", bound=Callable[[CountedStep], Any])
 

@@ -1,6 +1,7 @@
-"""Does a curve swing around its trend more than noise would, and is there a cycle in it? Two bootstrap tests.
+"""Does a curve rise or fall over the run, does it swing around its trend more than noise would, and is there a cycle?
 
-The trend is a cubic, least squares; what it leaves is tested.
+The change has an interval that slow noise does not fool. Swings and cycles are two bootstrap tests of what a cubic
+trend, fitted by least squares, leaves over.
 
 - **Swings.** The statistic is the share of the leftover variance that survives a running mean. Noise that is
   independent from step to step is mostly averaged away; what lasts for several steps is not. The null is a bootstrap of
@@ -16,17 +17,74 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 
+from redqueen.base.intervals import Interval, slope
+
+BLOCKS = 8
+"""Into so many blocks of consecutive steps a run is cut."""
+SHORTEST = 3 * BLOCKS
+"""Steps that are needed: three in each block."""
+LEVEL = 0.98
+"""The level of the interval. Neighbouring blocks are still a little alike, so it is above the usual 0.95."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trend:
+    """How a curve changed from the start to the end of a run."""
+
+    first: float
+    """Mean over the first quarter of the steps."""
+    last: float
+    """Mean over the last quarter of the steps."""
+    change: Interval
+    """The slope of a straight line through the block means, times the length of the run."""
+
+    @property
+    def rises(self) -> bool:
+        """Whether the interval of the change is above 0; a line without any noise has no interval."""
+        return self.change.above or (self.change.low is None and self.change.mean > 0)
+
+    @property
+    def falls(self) -> bool:
+        """Whether the interval of the change is below 0."""
+        return self.change.below or (self.change.low is None and self.change.mean < 0)
+
+
+def trend(values: Sequence[float | None]) -> Trend | None:
+    """Returns the trend of the values of consecutive steps, None with fewer than `SHORTEST`.
+
+    Steps resemble their neighbours, so a straight line through all of them would be far too sure of itself. The means
+    of long blocks are nearly independent (the method of batch means: Law and Kelton, *Simulation Modeling and
+    Analysis*, chapter 9), and the line is fitted to these.
+    """
+    measured = [value for value in values if value is not None]
+    if len(measured) < SHORTEST:
+        return None
+    middles: list[float] = []
+    means: list[float] = []
+    for block in range(BLOCKS):
+        start = block * len(measured) // BLOCKS
+        end = (block + 1) * len(measured) // BLOCKS
+        # From the first step to the last is a length of 1.
+        middles.append((start + end - 1) / 2 / (len(measured) - 1))
+        means.append(fmean(measured[start:end]))
+    change = slope(middles, means, LEVEL)
+    assert change is not None, "eight blocks are enough for a line"
+    quarter = len(measured) // 4
+    return Trend(first=fmean(measured[:quarter]), last=fmean(measured[-quarter:]), change=change)
+
+
 Array = NDArray[np.float64]
 
-SHORTEST = 24
+LEAST_STEPS = 24
 """Steps that are needed. In a shorter run a cubic follows a swing as well."""
 WINDOW = 5
 """Steps of the running mean: swings of less than about 8 steps are averaged away with the noise."""
-LEVEL = 0.05
+SIGNIFICANCE = 0.05
 _DEGREE = 3
 _DRAWS = 499
 # Slower waves than this many in a run are left to the trend.
@@ -55,21 +113,21 @@ class Oscillation:
     @property
     def swings(self) -> bool:
         """Whether the curve swings more than independent noise."""
-        return self.p < LEVEL
+        return self.p < SIGNIFICANCE
 
     @property
     def cycles(self) -> bool:
         """Whether it swings, and a drift does not explain it."""
-        return self.swings and self.p_cycle < LEVEL
+        return self.swings and self.p_cycle < SIGNIFICANCE
 
 
 def oscillation(values: Sequence[float | None], draws: int = _DRAWS) -> Oscillation | None:
     """Tests the values of consecutive steps; steps without one are left out.
 
-    Returns None with fewer than `SHORTEST` values, or if they do not vary around their trend.
+    Returns None with fewer than `LEAST_STEPS` values, or if they do not vary around their trend.
     """
     known_N = np.array([value for value in values if value is not None], dtype=np.float64)
-    if len(known_N) < SHORTEST:
+    if len(known_N) < LEAST_STEPS:
         return None
     leftover_N = _detrend(known_N)
     deviation = float(np.sqrt(np.sum(leftover_N**2) / (len(known_N) - _DEGREE - 1)))
