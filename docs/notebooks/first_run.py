@@ -5,7 +5,7 @@
 # This file is a notebook: Jupyter (with jupytext), VS Code and PyCharm open it as cells, and Python runs it as it
 # is.
 #
-#     pip install 'redqueen[train,data]'
+#     pip install '.[train,data]'
 
 # %%
 import redqueen

@@ -65,6 +65,9 @@ class Listener:
     def opening(self, config: Config, directory: RunDirectory) -> None:
         """Is called before the base is loaded. `config` is as it fits into memory."""
 
+    def progress(self, done: int, total: int) -> None:
+        """Is called as the start is evaluated: `done` of `total` answers are there."""
+
     def training(self) -> None:
         """Is called before the first step of the session."""
 
@@ -268,7 +271,7 @@ def _begin(trainer: Trainer, listener: Listener) -> None:
     source = trainer.config.game.tasks
     what = "the seed programs" if source is None else f"the tasks of {source}"
     listener.note(f"checking {what} in the sandbox ({trainer.self_play.verifier.tier} isolation) ...")
-    left_out = trainer.begin(None if source is None else fixed_tasks(Path(source)))
+    left_out = trainer.begin(None if source is None else fixed_tasks(Path(source)), listener.progress)
     if left_out:
         listener.note(
             f"{left_out} of them were left out: they are invalid or give other outputs here, are similar to held-out "
