@@ -91,10 +91,7 @@ def start(config: Config, directory: RunDirectory, attached: Callbacks) -> None:
     directory.claim()
     try:
         check(config)
-        # A file that cannot be read, or a generator that is not there, is known before the base is loaded.
-        seeds_of(config.game)
-        check_held_out(config)
-        check_benchmarks(config.evals)
+        check_tasks(config)
         fitted = fit(config, capacity(config), attached.listener)
         _train(config, fitted, directory, None, attached)
     finally:
@@ -135,6 +132,15 @@ def check(config: Config) -> None:
     check_trackers(config)
     check_own(config.run.metrics)
     check_engine(config)
+
+
+def check_tasks(config: Config) -> None:
+    """Raises UserError for tasks that cannot be read: a file, a generator or a benchmark that is not there."""
+    seeds_of(config.game)
+    if config.game.tasks is not None:
+        fixed_tasks(Path(config.game.tasks))
+    check_held_out(config)
+    check_benchmarks(config.evals)
 
 
 def warnings_about(config: Config) -> list[str]:
