@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from redqueen.base.machine import set_library_defaults
 from redqueen.base.optional import require
@@ -30,9 +30,6 @@ from redqueen.store.metrics import StepMetrics
 from redqueen.store.numbers import numbers
 from redqueen.store.resuming import remaining
 from redqueen.store.tasks import TaskHistory, proposals
-
-if TYPE_CHECKING:
-    from redqueen.run.session import Callbacks
 
 Settings = Mapping[str, object]
 
@@ -350,9 +347,7 @@ def _assignments(settings: Settings | None) -> list[str]:
 
 
 @contextmanager
-def _attached(
-    config: Config, recorders: Sequence[Any], verifier: Verifier | None, *, progress: bool
-) -> Generator[Callbacks]:
+def _attached(config: Config, recorders: Sequence[Any], verifier: Verifier | None, *, progress: bool) -> Generator[Any]:
     """Yields what is attached to a run; with `progress`, also what prints how it goes."""
     from rich.console import Console
 

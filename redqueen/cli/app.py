@@ -140,9 +140,8 @@ def _with_recipe(args: list[str], model: str | None, *, chosen: bool) -> list[st
     if found is None:
         return args
     recipe, billions = found
-    typer.echo(
-        f"{named} has about {billions:.2g} billion parameters: recipe {recipe}. Name another to choose", err=True
-    )
+    size = f"{named} has about {billions:.2g} billion parameters"
+    typer.echo(f"{size}: recipe {recipe}. Name another to choose", err=True)
     return [recipe, *args]
 
 
