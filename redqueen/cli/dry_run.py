@@ -40,8 +40,8 @@ def print_plan(config: Config, size: int | None = None, *, parts: bool = False) 
     """Prints whether a run would start and fit, here or on a GPU of `size` bytes; with `parts` on standard error.
 
     Returns the exit code: 1 if it does not fit, or if nothing can be said of that GPU. Raises UserError for what
-    the run would refuse. Of a model of the Hub only config.json and the tokenizer are fetched, and of the recipes' bases
-    nothing where the GPU is not here.
+    the run would refuse. Of a model of the Hub only config.json and the tokenizer are fetched, and of the recipes'
+    bases nothing where the GPU is not here.
     """
     quiet_libraries()
     # With the parts, standard output is for the configuration, which may be piped into another program.
