@@ -349,18 +349,17 @@ def _assignments(settings: Settings | None) -> list[str]:
 @contextmanager
 def _attached(config: Config, recorders: Sequence[Any], verifier: Verifier | None, *, progress: bool) -> Generator[Any]:
     """Yields what is attached to a run; with `progress`, also what prints how it goes."""
-    from rich.console import Console
-
     from redqueen.run.recording.heartbeat import Heartbeat
     from redqueen.run.recording.lines import ScriptLines
+    from redqueen.run.recording.plain_console import PlainConsole
     from redqueen.run.recording.terminal import LineReporter
     from redqueen.run.session import Callbacks, Listener
 
     if not progress:
         yield Callbacks(command=_caller(), listener=Listener(), recorders=recorders, verifier=verifier)
         return
-    # Standard output is the script's own. In a notebook, too, these are lines and no boxes of HTML.
-    console = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False, force_jupyter=False)
+    # Standard output is the script's own.
+    console = PlainConsole(stderr=True, soft_wrap=True)
     with closing(Heartbeat(console.print)) as heartbeat:
         watchers = (LineReporter(console, config.run.steps, heartbeat), *recorders)
         lines = ScriptLines(console, heartbeat)

@@ -16,7 +16,6 @@ from rich.text import Text
 
 from redqueen import __version__
 from redqueen.base.machine import cache_root, can_write
-from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import ModelConfig
 from redqueen.engine.kernels.compiler import missing_for_kernels
 from redqueen.engine.model.base import device_of, dtype_of
@@ -24,6 +23,7 @@ from redqueen.engine.model.bundled import REQUIREMENT, cached, installed, verify
 from redqueen.jail import PROCESS, probe
 from redqueen.jail.host import cores
 from redqueen.run.recording.environment import versions
+from redqueen.run.recording.plain_console import PlainConsole
 
 _NEEDED_DISK_GB = 1.0
 

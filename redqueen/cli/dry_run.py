@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from rich.table import Column, Table
 
-from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import BUNDLED, Config
 from redqueen.engine.memory.estimate import Item, host_items, items, least, total
 from redqueen.engine.memory.fit import Fit, fit
@@ -22,6 +21,7 @@ from redqueen.errors import ModelError
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.plugins import PluginError, are_loaded
 from redqueen.records import Prompt, PromptLengths
+from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.run.session import check, check_tasks, quiet_libraries
 from redqueen.run.trainer import capacity
 

@@ -23,7 +23,6 @@ from redqueen.cli.eval_table import (
     weakest_lines,
 )
 from redqueen.cli.figure_files import write_figure
-from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.tables import table_console
 from redqueen.errors import UserError
 from redqueen.evals import contamination, paper
@@ -34,6 +33,7 @@ from redqueen.evals.targets import Step
 from redqueen.members.evaluating import EvalOptions, evaluate_targets
 from redqueen.members.scores import document
 from redqueen.run.recording.lines import Lines
+from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.run.recording.task_reporter import TaskReporter
 from redqueen.store.directory import RunDirectory, write_json, write_text
 

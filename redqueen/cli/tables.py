@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from redqueen.cli.plain_console import PlainConsole
+from redqueen.run.recording.plain_console import PlainConsole
 
 # A pipe has no width of its own. Rich assumes 80 columns there and would wrap or cut what a script wants to read.
 _PIPE_WIDTH = 400

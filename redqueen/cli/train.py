@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Generator
 from contextlib import closing, contextmanager
 
 from redqueen.base.machine import clock, on_sigterm
-from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import Config
 from redqueen.run import session
 from redqueen.run.recording.heartbeat import Heartbeat
 from redqueen.run.recording.held_out import held_out_lines
 from redqueen.run.recording.lines import Lines
+from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.run.recording.terminal import LineReporter, LiveReporter, legend, members_table
 from redqueen.run.recording.warnings import summary
 from redqueen.run.session import Callbacks

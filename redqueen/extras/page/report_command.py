@@ -8,12 +8,12 @@ import json
 import tempfile
 from pathlib import Path
 
-from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.pushing import hub, push
 from redqueen.errors import UserError
 from redqueen.extras.page.live_run import LiveRun
 from redqueen.extras.page.report.markdown import markdown
 from redqueen.extras.page.report.page import page
+from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.store.directory import write_text
 from redqueen.store.files import damage_of, printable
 

@@ -10,7 +10,6 @@ from redqueen.config import Config
 from redqueen.run.recording.heartbeat import Heartbeat
 from redqueen.run.session import Listener
 from redqueen.store.directory import RunDirectory
-from redqueen.store.files import printable
 
 
 class Lines(Listener):
@@ -22,10 +21,10 @@ class Lines(Listener):
 
     def note(self, line: str) -> None:
         self._goes_on(line)
-        self.console.print(printable(line))
+        self.console.print(line)
 
     def warning(self, line: str) -> None:
-        self.console.print(printable(line), style="yellow")
+        self.console.print(line, style="yellow")
 
     def opening(self, config: Config, directory: RunDirectory) -> None:
         self._goes_on("loading the base")
@@ -46,4 +45,4 @@ class ScriptLines(Lines):
         """Says what is trained, and where it can be watched."""
         super().opening(config, directory)
         what = f"recipe {config.recipe}, {config.run.steps} steps on {Path(config.model.name).name}"
-        self.console.print(printable(f"run {directory.path}: {what}; follow it: redqueen watch {directory.path}"))
+        self.console.print(f"run {directory.path}: {what}; follow it: redqueen watch {directory.path}")
