@@ -1,5 +1,5 @@
 # `make train` and `make test` do all the set-up themselves.
-PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
+PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3.14 python3; do $$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && exit; done; echo python3)
 RUN ?= runs/quickstart
 # how many processes run the tests: auto is one a core, from 2 to 8
 PROCESSES ?= auto
@@ -211,7 +211,7 @@ format: setup
 	@.venv/bin/ruff format .
 
 setup:
-	@command -v $(PYTHON) >/dev/null || { echo "setup: no $(PYTHON) found: install Python 3.11" >&2; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "setup: no $(PYTHON) found: install Python 3.11, 3.12 or 3.13" >&2; exit 1; }
 	@$(PYTHON) tools/setup_env.py
 
 clean:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from benchmarks.system import BenchmarkConfig, quiet_base
 from benchmarks.timing import Stopwatch, Timing
+from redqueen.base.optional import how_to_install
 from redqueen.config import LearningConfig
 from redqueen.engine.adapters.factors import Adapter
 
@@ -28,7 +29,7 @@ class Missing(Exception):  # noqa: N818 - not an error: a missing peer is a line
 def require(module: str) -> None:
     """Raises Missing if `module` is not installed."""
     if importlib.util.find_spec(module) is None:
-        raise Missing("not installed: pip install redqueen[bench]")
+        raise Missing(f"not installed: {how_to_install('bench')}")
 
 
 def optional(module: str) -> Any:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import html
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -93,22 +94,25 @@ class Run:
         path: str | Path,
         recorders: Sequence[Any] = (),
         verifier: Verifier | None = None,
+        progress: bool = True,
     ) -> Self:
         """Trains a new run in the folder `path`, as `redqueen train` does, and returns it when it is done.
 
         `settings` are those of `redqueen keys`: {"run.steps": 20, "game.kinds": ["code_o"]}. Each of `recorders`, which
         are `redqueen.run.recording.recorder.Recorder`s, hears of each step, and is closed when the training ends.
-        `verifier` judges in place of the run's own and stays open. Nothing is printed; warnings go to Python's logging,
-        as `redqueen`. A script that trains with more than one worker process must start under
-        `if __name__ == "__main__":`. Ctrl-C stops the run.
+        `verifier` judges in place of the run's own and stays open. A line for each step, and for each minute without
+        one, goes to standard error; without `progress` only warnings are told, to Python's logging, as `redqueen`. A
+        script that trains with more than one worker process must start under `if __name__ == "__main__":`. Ctrl-C stops
+        the run.
         Raises UserError if a setting is impossible, if the folder holds something, or if the run does not fit into
         memory; KeyboardInterrupt if it was stopped.
         """
         set_library_defaults()
         config = configured(recipe, settings or {})
-        from redqueen.run.session import Callbacks, start
+        from redqueen.run.session import start
 
-        start(config, RunDirectory(Path(path)), Callbacks(command=_caller(), recorders=recorders, verifier=verifier))
+        with _attached(config, recorders, verifier, progress=progress) as attached:
+            start(config, RunDirectory(Path(path)), attached)
         return cls(path)
 
     def resume(
@@ -118,12 +122,13 @@ class Run:
         recorders: Sequence[Any] = (),
         verifier: Verifier | None = None,
         load_plugins: bool = False,
+        progress: bool = True,
     ) -> Self:
         """Trains the steps that are left, as `redqueen train --resume` does, and returns the run when it is done.
 
         `settings` may change what does not change results: {"run.steps": 40} extends the run. Nothing happens if no
-        step is left. `recorders` and `verifier` are as for `train`, and are given anew. A run with own parts needs
-        `load_plugins`, which imports the modules that its config.json names.
+        step is left. `recorders`, `verifier` and `progress` are as for `train`, and are given anew. A run with own
+        parts needs `load_plugins`, which imports the modules that its config.json names.
         Raises UserError as `train` does, KeyboardInterrupt if the run was stopped.
         """
         set_library_defaults()
@@ -131,10 +136,11 @@ class Run:
         config = remaining(self._directory, assignments)
         if config is not None:
             config = with_own_parts(config, self._directory.config_file, allowed=load_plugins)
-            from redqueen.run.session import Callbacks, resume
+            from redqueen.run.session import resume
 
-            attached = Callbacks(command=_caller(), recorders=recorders, verifier=verifier)
-            resume(config, self._directory, attached, {assignment.partition("=")[0] for assignment in assignments})
+            given = {assignment.partition("=")[0] for assignment in assignments}
+            with _attached(config, recorders, verifier, progress=progress) as attached:
+                resume(config, self._directory, attached, given)
         return self
 
     @property
@@ -336,6 +342,26 @@ def _assignments(settings: Settings | None) -> list[str]:
         f"{key}={as_text(tuple(value) if isinstance(value, list) else value)}"
         for key, value in (settings or {}).items()
     ]
+
+
+@contextmanager
+def _attached(config: Config, recorders: Sequence[Any], verifier: Verifier | None, *, progress: bool) -> Generator[Any]:
+    """Yields what is attached to a run; with `progress`, also what prints how it goes."""
+    from redqueen.run.recording.heartbeat import Heartbeat
+    from redqueen.run.recording.lines import ScriptLines
+    from redqueen.run.recording.plain_console import PlainConsole
+    from redqueen.run.recording.terminal import LineReporter
+    from redqueen.run.session import Callbacks, Listener
+
+    if not progress:
+        yield Callbacks(command=_caller(), listener=Listener(), recorders=recorders, verifier=verifier)
+        return
+    # Standard output is the script's own.
+    console = PlainConsole(stderr=True, soft_wrap=True)
+    with closing(Heartbeat(console.print)) as heartbeat:
+        watchers = (LineReporter(console, config.run.steps, heartbeat), *recorders)
+        lines = ScriptLines(console, heartbeat)
+        yield Callbacks(command=_caller(), listener=lines, recorders=watchers, verifier=verifier)
 
 
 def _caller() -> str:

@@ -48,3 +48,11 @@ def test_the_architecture_names_every_module_at_the_top() -> None:
     text = (REPOSITORY / "docs" / "ARCHITECTURE.md").read_text()
     modules = [path.name for path in (REPOSITORY / "redqueen").glob("*.py") if not path.name.startswith("__")]
     assert [name for name in modules if f"`{name}`" not in text] == []
+
+
+def test_nothing_names_an_install_command_that_does_not_exist() -> None:
+    """The package is in no index: what installs it is in `redqueen.base.optional`."""
+    root = Path(__file__).parents[1]
+    files = [root / "README.md", *root.glob("docs/**/*.md"), *root.glob("docs/**/*.py"), *root.glob("redqueen/**/*.py")]
+    asked = re.compile(r"pip install ['\"]?redqueen(?!_)|redqueen\[[a-z]")
+    assert [file.name for file in files if asked.search(file.read_text(encoding="utf-8"))] == []

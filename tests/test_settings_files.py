@@ -148,7 +148,7 @@ def test_the_command_writes_a_file_and_the_command_line_wins_over_it(tmp_path: P
     assert "redqueen train --config redqueen.toml" in done.stdout
     assert redqueen("init", cwd=tmp_path).returncode == 2
     assert redqueen("init", "--out", "mine.ini", cwd=tmp_path).returncode == 2
-    planned = redqueen("train", "--config", "redqueen.toml", "run.steps=3", "--dry-run", cwd=tmp_path)
+    planned = redqueen("train", "--config", "redqueen.toml", "run.steps=3", "--dry-run", "--json", cwd=tmp_path)
     assert planned.returncode == 0, planned.stderr
     config = Config.model_validate_json(planned.stdout[planned.stdout.index("{\n") :])
     assert config == configure(["rlvr", "run.steps=3"])

@@ -5,7 +5,7 @@
 # This file is a notebook: Jupyter (with jupytext), VS Code and PyCharm open it as cells, and Python runs it as it
 # is.
 #
-#     pip install 'redqueen[train,data]'
+#     pip install '.[train,data]'
 
 # %%
 import redqueen
@@ -13,7 +13,7 @@ import redqueen
 STEPS = 6
 
 # %% [markdown]
-# Training prints nothing here. `redqueen watch runs/first` shows it in a browser while it goes on.
+# Each step prints a line. `redqueen watch runs/first` shows it in a browser while it goes on.
 
 # %%
 if __name__ == "__main__":
@@ -42,5 +42,5 @@ if __name__ == "__main__":
 
 # %%
 if __name__ == "__main__":
-    for answer in run.ask("best-student", "def f(x): return x + 3\nf(4) == ?", attempts=4):
+    for answer in run.ask("best-student", "def f(x): return x * 2\nf(4) == ?", attempts=4):
         print(answer.status, repr(answer.text))

@@ -2,7 +2,7 @@
 # # The jail as a judge
 #
 # You train a model to write programs, with whatever trainer, and need to know whether a program passes its tests.
-# This needs no torch, no Docker and no root: `pip install redqueen`.
+# This needs no torch, no Docker and no root: `pip install .`.
 
 # %%
 from redqueen.jail import Call, Script, judge

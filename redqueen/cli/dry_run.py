@@ -6,57 +6,77 @@ from collections.abc import Callable
 
 from rich.table import Column, Table
 
-from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import BUNDLED, Config
 from redqueen.engine.memory.estimate import Item, host_items, items, least, total
-from redqueen.engine.memory.fit import fit
+from redqueen.engine.memory.fit import Fit, fit
 from redqueen.engine.memory.forecast import card_of, forecast
 from redqueen.engine.memory.machine import Demand, gpu_machine, this_machine
+from redqueen.engine.model.base import device_of
 from redqueen.engine.model.dimensions import known_base, rough_token_counter, token_counter
 from redqueen.engine.model.source import cached, read_config
 from redqueen.errors import ModelError
 from redqueen.method.prompt_lengths import prompt_lengths
-from redqueen.plugins import PluginError
+from redqueen.plugins import PluginError, are_loaded
 from redqueen.records import Prompt
-from redqueen.run.session import quiet_libraries
+from redqueen.run.recording.plain_console import PlainConsole
+from redqueen.run.session import check, check_tasks, quiet_libraries
 from redqueen.run.trainer import capacity
 
 
-def print_memory(config: Config, size: int | None = None) -> int:
-    """Prints on standard error if a run would fit, here or on a GPU of `size` bytes, and with what.
+def print_plan(config: Config, size: int | None = None, *, parts: bool = False) -> int:
+    """Prints whether a run would start and fit, here or on a GPU of `size` bytes; with `parts` on standard error.
 
-    Returns the exit code: 1 if it does not fit, or if nothing can be said of that GPU.
-
-    Of a model of the Hub only config.json and the tokenizer
-    are fetched, and of the recipes' bases nothing where the GPU is not here.
+    Returns the exit code: 1 if it does not fit, or if nothing can be said of that GPU. Raises UserError for what
+    the run would refuse. Of a model of the Hub only config.json and the tokenizer are fetched, and of the recipes'
+    bases nothing where the GPU is not here.
     """
     quiet_libraries()
-    # Standard output is for the configuration, which is JSON and may be piped into another program.
-    errors = PlainConsole(stderr=True, soft_wrap=True)
+    # With the parts, standard output is for the configuration, which may be piped into another program.
+    console = PlainConsole(stderr=parts, soft_wrap=True)
+    # Own parts are imported only where that is allowed.
+    if are_loaded(config.plugins):
+        check_tasks(config)
+        # What another machine has is not known here.
+        if size is None:
+            check(config)
     if config.model.name == BUNDLED and cached() is None:
-        errors.print("memory: not estimated, the bundled model is not converted yet: the first run does that")
+        device_of(config.model)
+        console.print("every setting is possible; the memory is known after the first run has converted the base")
         return 0
     try:
         count_tokens = _token_counter(config, there=size is not None)
         lengths = prompt_lengths(config, count_tokens)
         machine = this_machine(config.model) if size is None else gpu_machine(config.model, size)
     except (ModelError, PluginError) as error:
-        errors.print(f"memory: not estimated, {error}")
-        # Who plans for another machine has asked for nothing else; the configuration can be printed in any case.
+        # A run here would be refused as well.
+        if size is None and isinstance(error, ModelError):
+            raise
+        console.print(f"memory: not estimated, {error}")
         return 0 if size is None else 1
     try:
         fitted = fit(config, machine, lengths, capacity(config))
     except ModelError as error:
-        errors.print(f"does not fit: {error}")
+        console.print(f"does not fit: {error}")
         return 1
-    where = "here" if size is None else "there"
-    changed = f" with {' '.join(fitted.changes)}" if fitted.changes else ""
-    errors.print(fitted.warning or f"{fitted.free / 1e6:,.0f} MB are free {where}: it fits{changed}")
-    errors.print(_batches(fitted.demand))
-    if size is not None:
-        errors.print(_time(fitted.demand, size, config.run.steps))
-    errors.print(_items(fitted.demand))
+    _print(console, fitted, size, parts=parts)
     return 0
+
+
+def _print(console: PlainConsole, fitted: Fit, size: int | None, *, parts: bool) -> None:
+    """Prints the answer, and the sizes that it follows from."""
+    plan, config = fitted.demand, fitted.config
+    changed = f" with {' '.join(fitted.changes)}" if fitted.changes else ""
+    answer = f"it fits{changed}: {total(items(plan)) / 1e6:,.0f} MB at most, {fitted.free / 1e6:,.0f} MB are free"
+    console.print(fitted.warning or f"{answer} {'here' if size is None else 'there'}")
+    population = config.population
+    console.print(
+        f"{population.teachers} teachers and {population.students} students on {config.model.name}, "
+        f"{config.run.steps} steps"
+    )
+    console.print(_batches(plan))
+    if size is not None:
+        console.print(_time(plan, size, config.run.steps))
+    console.print(_items(plan) if parts else "every setting, and the memory by parts: add --json")
 
 
 def _token_counter(config: Config, *, there: bool) -> Callable[[Prompt], int]:

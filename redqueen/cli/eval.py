@@ -23,8 +23,6 @@ from redqueen.cli.eval_table import (
     weakest_lines,
 )
 from redqueen.cli.figure_files import write_figure
-from redqueen.cli.listening import Lines
-from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.tables import table_console
 from redqueen.errors import UserError
 from redqueen.evals import contamination, paper
@@ -32,6 +30,8 @@ from redqueen.evals.paper import row_title
 from redqueen.evals.scores import Point, Results, curves
 from redqueen.evals.targets import Step
 from redqueen.members.evaluating import EvalOptions, document, evaluate_targets
+from redqueen.run.recording.lines import Lines
+from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.run.recording.task_reporter import TaskReporter
 from redqueen.store.directory import RunDirectory, write_json, write_text
 

@@ -11,7 +11,7 @@ def examples(*commands: str) -> str:
 TRAIN = examples(
     "redqueen train",
     "redqueen train population_4t4s --steps 20 learning.lr=5e-5",
-    "redqueen train --model Qwen/Qwen2.5-0.5B-Instruct model.prompts=chat",
+    "redqueen train coder_0_5b --model Qwen/Qwen2.5-0.5B-Instruct",
     "redqueen train --matched total --run runs/single",
     "redqueen train --config mine.toml run.steps=20",
     "redqueen train paper_7b --dry-run",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from redqueen.cli.listening import Lines
-from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.pushing import hub, push
 from redqueen.members.exporting import export
+from redqueen.run.recording.lines import Lines
+from redqueen.run.recording.plain_console import PlainConsole
 
 
 def run_export(run: Path, name: str, out: Path, step: int | None, *, merge: bool, repository: str | None = None) -> int:

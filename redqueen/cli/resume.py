@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from redqueen.cli.plain_console import PlainConsole
+from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.store.directory import RunDirectory
 from redqueen.store.files import quoted
 

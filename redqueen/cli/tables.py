@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 from rich.table import Table
 
-from redqueen.cli.plain_console import PlainConsole
+from redqueen.run.recording.plain_console import PlainConsole
 
 # A pipe has no width of its own. Rich assumes 80 columns there and would wrap or cut what a script wants to read.
 _PIPE_WIDTH = 400
 
 
+class _PipeConsole(PlainConsole):
+    """Prints tables without the blanks with which they fill their last column."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        with self.capture() as captured:
+            super().print(*objects, **options)
+        self.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+
 def table_console() -> PlainConsole:
-    """Returns the console for results: as wide as the terminal, or wide enough for any table in a pipe."""
+    """Returns the console for results: as wide as the terminal, in a pipe as wide as COLUMNS or as any table."""
     console = PlainConsole()
-    return console if console.is_terminal else PlainConsole(width=_PIPE_WIDTH)
+    return console if console.is_terminal else _PipeConsole(width=int(os.environ.get("COLUMNS") or _PIPE_WIDTH))
 
 
 def progress_console() -> PlainConsole:

@@ -10,7 +10,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
-from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import GameConfig, SandboxConfig
 from redqueen.errors import UserError
 from redqueen.jail import MAX_INPUTS, MAX_TEXT_BYTES, CodecError, canonical, parse_literal
@@ -20,6 +19,7 @@ from redqueen.method.reserved import is_reserved
 from redqueen.method.seeds import AUTHOR
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Draft, Proposal, Task, Verdict, Verifier
+from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.store.dataset.files import read_rows
 from redqueen.store.directory import RunDirectory, write_text
 from redqueen.store.files import printable, quoted

@@ -5,14 +5,17 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Collection
+import time
+from collections.abc import Callable, Collection, Generator
+from contextlib import closing, contextmanager
 
 from redqueen.base.machine import clock, on_sigterm
-from redqueen.cli.listening import Lines
-from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import Config
 from redqueen.run import session
+from redqueen.run.recording.heartbeat import Heartbeat
+from redqueen.run.recording.lines import Lines
 from redqueen.run.recording.metrics.dynamics import held_out_lines
+from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.run.recording.terminal import LineReporter, LiveReporter, legend, members_table
 from redqueen.run.recording.warnings import summary
 from redqueen.run.session import Callbacks
@@ -29,7 +32,7 @@ class Terminated(KeyboardInterrupt):
 
 def start_run(config: Config, directory: RunDirectory) -> int:
     """Trains a new run; returns the exit code. Raises UserError."""
-    return _run(directory, lambda: session.start(config, directory, _attached(config)))
+    return _run(config, directory, lambda attached: session.start(config, directory, attached))
 
 
 def resume_run(config: Config, directory: RunDirectory, given: Collection[str] = ()) -> int:
@@ -37,25 +40,28 @@ def resume_run(config: Config, directory: RunDirectory, given: Collection[str] =
 
     `given` are the settings that were given for this session.
     """
-    return _run(directory, lambda: session.resume(config, directory, _attached(config), given))
+    return _run(config, directory, lambda attached: session.resume(config, directory, attached, given))
 
 
-def _attached(config: Config) -> Callbacks:
-    """Returns what shows a run on the console."""
+@contextmanager
+def _attached(config: Config) -> Generator[Callbacks]:
+    """Yields what shows a run on the console."""
     reporter = LiveReporter if console.is_terminal else LineReporter
-    return Callbacks(
-        command=shlex.join(["redqueen", *sys.argv[1:]]),
-        listener=_Training(console),
-        recorders=[reporter(console, config.run.steps)],
-    )
+    with closing(Heartbeat(console.print)) as heartbeat:
+        yield Callbacks(
+            command=shlex.join(["redqueen", *sys.argv[1:]]),
+            listener=_Training(console, heartbeat),
+            recorders=[reporter(console, config.run.steps, heartbeat)],
+        )
 
 
 class _Training(Lines):
     """Also prints what is about to run, and what the numbers of a step mean."""
 
-    legend = ""
+    legend: str = ""
 
     def opening(self, config: Config, directory: RunDirectory) -> None:
+        super().opening(config, directory)
         self.legend = legend(config.game.kinds, alone=not config.population.teachers)
         introduce(config, directory)
 
@@ -64,21 +70,24 @@ class _Training(Lines):
         console.print(self.legend)
 
 
-def _run(directory: RunDirectory, train: Callable[[], None]) -> int:
+def _run(config: Config, directory: RunDirectory, train: Callable[[Callbacks], None]) -> int:
     """Trains; returns the exit code: if the run was stopped, the one that shells expect of the signal."""
 
     def terminate() -> None:
         raise Terminated
 
+    began = time.monotonic()
+    before = len(directory.metrics())
     with on_sigterm(terminate):
         try:
-            train()
+            with _attached(config) as attached:
+                train(attached)
         except KeyboardInterrupt as stop:
             terminated = isinstance(stop, Terminated)
             dropped = "; the unfinished step was dropped" if directory.saved() else ""
             console.print(f"\nstopped{' by SIGTERM' if terminated else ''}{dropped}. {how_to_resume(directory)}")
             return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
-    _conclude(directory)
+    _conclude(directory, before, time.monotonic() - began)
     return 0
 
 
@@ -106,11 +115,15 @@ def introduce(config: Config, directory: RunDirectory) -> None:
     )
 
 
-def _conclude(directory: RunDirectory) -> None:
-    """Prints the final population, and the command that a person is most likely to want next."""
+def _conclude(directory: RunDirectory, before: int, seconds: float) -> None:
+    """Prints the final population, and the command that a person is most likely to want next.
+
+    `before` is the number of steps that earlier sessions made, and `seconds` is what this one took, its start included.
+    """
     lines = directory.metrics()
-    seconds = sum(line["seconds"]["total"] for line in lines)
-    console.print(f"\ndone: {lines[-1]['step']} steps in {clock(seconds)}, in {directory.path}")
+    what = f"{len(lines) - before} more steps" if before else f"{len(lines)} steps"
+    start = seconds - sum(line["seconds"]["total"] for line in lines[before:])
+    console.print(f"\ndone: {what} in {clock(seconds)}, of which the start took {clock(start)}, in {directory.path}")
     # In a terminal the live view has left this table above.
     if not console.is_terminal:
         console.print(members_table(lines[-1]))

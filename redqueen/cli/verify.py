@@ -38,6 +38,10 @@ class BadLineError(ValueError):
         self.id = id
 
 
+class ExportedTaskError(BadLineError):
+    """A line of a file that another command reads."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyEntry:
     """A line that can be judged."""
@@ -59,6 +63,8 @@ def read_entry(raw: bytes) -> VerifyEntry:
     # In Python a bool is an int, but `true` as an id is a mistake.
     if not isinstance(name, str | int) or isinstance(name, bool):
         raise BadLineError(None, '"id" must be a text or a whole number')
+    if "inputs" in fields and "input" not in fields and "answer" not in fields:
+        raise ExportedTaskError(name, "a task of `redqueen tasks export`: redqueen tasks import FILE checks such files")
     try:
         kind = fields.get("kind")
         if not isinstance(kind, str) or not is_kind(kind):
@@ -281,6 +287,9 @@ def _submit(number: int, raw: bytes, verifier: LocalVerifier) -> _Line:
         name = entry.id
         question = entry.question
     except BadLineError as error:
+        # A whole file of them is a mistake that no verdict would explain.
+        if number == 1 and isinstance(error, ExportedTaskError):
+            raise UserError(f"line 1 is {error}, and makes seeds of them") from None
         name = error.id
         question = Verdict(status="malformed", detail=f"line {number}: {error}")
     if isinstance(question, Verdict):

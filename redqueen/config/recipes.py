@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 from redqueen import extras
 from redqueen.config import (
+    BUNDLED,
     Config,
     ConfigError,
     EvalsConfig,
@@ -199,6 +201,48 @@ RECIPES: dict[str, Callable[[], Config]] = {
         *map(_of_language, recipes_of_languages()),
     )
 }
+
+# From how many parameters on, in billions, a base has which recipe. Less than the first is a toy, which learns nothing.
+_FOR_SIZE = (
+    (0.0, "quickstart"),
+    (0.05, "overnight"),
+    (0.3, "coder_0_5b"),
+    (1.0, "coder_1_5b"),
+    (2.2, "coder_3b"),
+    (5.0, "coder_7b"),
+)
+
+
+def recipe_for(model: str) -> tuple[str, float] | None:
+    """Returns the recipe for a base of that size, and its billions of parameters; None for what is no model at all.
+
+    The size is that of a folder's weights, or the one in a name such as Qwen2.5-Coder-0.5B. Raises ConfigError, which
+    asks for a recipe, where neither tells it.
+    """
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        billions = _stored(folder)
+    elif model == BUNDLED or model.startswith((".", "/", "~")) or model.count("/") > 1:
+        # What loads it says what is wrong with a folder that is not there.
+        return None
+    else:
+        sizes = re.findall(r"(?<![\w.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", model.replace("_", "-").lower())
+        billions = float(sizes[0][0]) / (1000 if sizes[0][1] == "m" else 1) if sizes else 0.0
+        if not sizes:
+            raise ConfigError(
+                f"{model} does not say how large it is, and its size chooses the recipe: name one, such as "
+                f"redqueen train coder_0_5b --model {model} (redqueen recipes lists them)"
+            )
+    return [name for least, name in _FOR_SIZE if billions >= least][-1], billions
+
+
+def _stored(folder: Path) -> float:
+    """Returns how many billions of parameters a folder's weights have: in 16 bits, unless its config.json says 32."""
+    size = sum(file.stat().st_size for file in folder.iterdir() if file.suffix in (".safetensors", ".bin"))
+    config = folder / "config.json"
+    wide = config.is_file() and '"float32"' in config.read_text(encoding="utf-8", errors="replace")
+    return size / (4e9 if wide else 2e9)
+
 
 MATCHED = ("none", "per_adapter", "total")
 """How a population and its single agent can be matched: see `match_compute`."""

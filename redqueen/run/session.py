@@ -98,6 +98,9 @@ class Listener:
     def opening(self, config: Config, directory: RunDirectory) -> None:
         """Is called before the base is loaded. `config` is as it fits into memory."""
 
+    def progress(self, done: int, total: int) -> None:
+        """Is called as the start is evaluated: `done` of `total` answers are there."""
+
     def training(self) -> None:
         """Is called before the first step of the session."""
 
@@ -121,10 +124,7 @@ def start(config: Config, directory: RunDirectory, attached: Callbacks) -> None:
     directory.claim()
     try:
         check(config)
-        # A file that cannot be read, or a generator that is not there, is known before the base is loaded.
-        seeds_of(config.game)
-        check_held_out(config.game, config.league)
-        check_benchmarks(config.evals)
+        check_tasks(config)
         fitted = fit(config, capacity(config), attached.listener)
         _train(config, fitted, directory, None, attached)
     finally:
@@ -165,6 +165,15 @@ def check(config: Config) -> None:
     check_trackers(config.run.trackers)
     check_own(config.run.metrics)
     check_engine(config)
+
+
+def check_tasks(config: Config) -> None:
+    """Raises UserError for tasks that cannot be read: a file, a generator or a benchmark that is not there."""
+    seeds_of(config.game)
+    if config.game.tasks is not None:
+        fixed_tasks(Path(config.game.tasks))
+    check_held_out(config.game, config.league)
+    check_benchmarks(config.evals)
 
 
 def warnings_about(config: Config) -> list[str]:
@@ -303,7 +312,7 @@ def _begin(trainer: Trainer, listener: Listener) -> None:
     source = trainer.config.game.tasks
     what = "the seed programs" if source is None else f"the tasks of {source}"
     listener.note(f"checking {what} in the sandbox ({trainer.self_play.verifier.tier} isolation) ...")
-    left_out = trainer.begin(None if source is None else fixed_tasks(Path(source)))
+    left_out = trainer.begin(None if source is None else fixed_tasks(Path(source)), listener.progress)
     if left_out:
         listener.note(
             f"{left_out} of them were left out: they are invalid or give other outputs here, are similar to held-out "

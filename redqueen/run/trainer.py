@@ -7,7 +7,7 @@ draws its own numbers, and what was sampled ahead (`learning.max_staleness`) is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import cast
@@ -38,6 +38,10 @@ from redqueen.store import checkpoint
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.directory import RunDirectory, RunError
 from redqueen.tasks.kinds import held_out_kinds
+
+
+def _unheard(done: int, total: int) -> None:
+    """Tells of no progress."""
 
 
 class Trainer:
@@ -150,10 +154,11 @@ class Trainer:
         self.archive.record(record)
         self.metrics.record(record)
 
-    def begin(self, fixed: Sequence[Task] | None = None) -> int:
+    def begin(self, fixed: Sequence[Task] | None = None, progress: Callable[[int, int], None] = _unheard) -> int:
         """Makes the first population, fills the task bank and writes the first checkpoint.
 
-        `fixed` are the tasks of `game.tasks`, None without. Returns how many of them were left out.
+        `fixed` are the tasks of `game.tasks`, None without. Returns how many of them were left out. `progress` hears
+        how many answers of how many the start has given.
         Raises AdapterError if the starting adapter does not fit the base.
         """
         left_out = 0
@@ -166,7 +171,7 @@ class Trainer:
         start = starting_adapter(self.config, self.policy.shapes())
         if self.evaluation is not None:
             self.policy.join(START, start, trained=False)
-            self.start_answers = tuple(self.evaluation.answers([START], lambda done, total: None))
+            self.start_answers = tuple(self.evaluation.answers([START], progress))
             self.policy.leave(START)
         for role in _first_roles(self.config.population):
             member = self.population.add_member(role, 0)

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from benchmarks import logprobs, report
 from benchmarks.cli import app
 from benchmarks.timing import BenchmarkError
+from redqueen.base.optional import how_to_install
 
 TINY = {
     "train": ["--tokens", "32", "--members", "2", "--attempts", "2"],
@@ -88,7 +89,7 @@ def test_train_compares_on_the_same_tokens(run: Any) -> None:
         "PEFT, mixed batch",
     ]
     assert 1.0 in {row["ratio"] for row in first[1:3]}
-    assert found["missing"] == [{"peer": "populora", "why": "not installed: pip install redqueen[bench]"}]
+    assert found["missing"] == [{"peer": "populora", "why": f"not installed: {how_to_install('bench')}"}]
     assert len(found["ratios"]) == 5
 
 
@@ -149,7 +150,7 @@ def test_the_price_of_hosting(run: Any) -> None:
 @pytest.mark.slow
 def test_a_step_without_its_peer_says_so(run: Any) -> None:
     text = run("step", without=("trl",))
-    assert "trl: not installed: pip install redqueen[bench]" in text
+    assert "trl: not installed: pip install '.[bench]' in a checkout of Red Queen" in text
     assert "Red Queen, 2 members" in text
 
 
@@ -222,10 +223,10 @@ def test_the_table_says_the_ratio_first(capsys: pytest.CaptureFixture[str]) -> N
     found = report.Report("train", {"threads": 1})
     found.results = [{"ratio": 1.5, "case": "one", "how": "us"}, {"ratio": None, "case": "two", "how": "them"}]
     found.ratio("us / them", 1.5, "<= 2")
-    found.unavailable("trl", "not installed: pip install redqueen[bench]")
+    found.unavailable("trl", "not installed: pip install '.[bench]' in a checkout of Red Queen")
     report.finish(found, [("ratio", "ratio"), ("how", "")], as_json=False)
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines[:3] == ["one", "ratio", "1.50   us"]
     assert "-      them" in lines
     assert "1.50  us / them (aim: <= 2)" in lines
-    assert "trl: not installed: pip install redqueen[bench]" in lines
+    assert "trl: not installed: pip install '.[bench]' in a checkout of Red Queen" in lines

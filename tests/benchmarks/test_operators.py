@@ -53,7 +53,7 @@ def test_a_missing_peer_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: None)
     assert bench.run_bench_operators(1, 2, 1, 1, as_json=False) == 0
     shown = capsys.readouterr().out
-    assert "populora: not installed: pip install redqueen[bench]" in shown
+    assert "populora: not installed: pip install '.[bench]' in a checkout of Red Queen" in shown
     assert all(name in shown for name in MUTATIONS | CROSSOVERS | CONTROLS)
     with pytest.raises(Missing):
         bench.Population([bench.parent(1, 2, 1)])

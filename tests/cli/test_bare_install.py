@@ -48,5 +48,6 @@ def test_a_command_that_trains_is_one_line_that_says_how_to_get_it(tmp_path: Pat
     done = bare("from redqueen.cli.app import main\nmain()", "train", "--run", str(tmp_path / "run"))
     assert done.returncode == 2, done.stderr
     assert re.fullmatch(
-        r"redqueen: this command needs \w+, which is not installed: pip install 'redqueen\[train\]'\n", done.stderr
+        r"redqueen: this command needs \w+, which is not installed: pip install '\.\[train\]' in a checkout .*\n",
+        done.stderr,
     ), done.stderr

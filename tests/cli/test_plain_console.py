@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from redqueen.cli.plain_console import PlainConsole
+from redqueen.run.recording.plain_console import PlainConsole
 
 HOSTILE = "[/red]:smile:\x1b]0;pwn\x07\u202e"
 # Rich itself drops a bell, and a bar cuts what is longer than it looked.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from redqueen.config import Config
 from redqueen.config.keys import FIRST, keys
 from redqueen.config.recipes import RECIPES
@@ -52,3 +54,11 @@ def test_the_page_of_commands_is_what_the_tool_writes() -> None:
     page = write_commands.TARGET.read_text(encoding="utf-8")
     assert page == write_commands.page(), "run python -m tools.write_commands"
     assert page.count("\n## redqueen ") == 22
+
+
+def test_in_a_pipe_no_line_ends_in_blanks_and_columns_is_its_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    for command in ("recipes", "keys"):
+        assert [line for line in redqueen(command).stdout.splitlines() if line != line.rstrip()] == []
+    monkeypatch.setenv("COLUMNS", "60")
+    listed = redqueen("recipes").stdout.partition("\nTrain one")[0]
+    assert max(map(len, listed.splitlines())) <= 60

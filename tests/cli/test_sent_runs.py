@@ -191,7 +191,7 @@ def test_what_needs_a_part_says_so_before_it_imports_anything(sent: Path) -> Non
     assert not (sent / "MARK").exists()
     planned = redqueen("train", "--config", "run/config.json", "--dry-run")
     assert planned.returncode == 0
-    assert "memory: not estimated, this needs the prompt format 'Short'" in planned.stderr
+    assert "memory: not estimated, this needs the prompt format 'Short'" in planned.stdout
     assert not (sent / "MARK").exists()
 
 

@@ -146,7 +146,7 @@ def test_parquet_without_its_library_is_one_line(run: Path, tmp_path: Path, monk
     monkeypatch.setattr(optional.importlib, "import_module", refuse)
     done = redqueen("tasks", "export", str(run), "--out", str(tmp_path / "tasks.parquet"))
     assert done.returncode == 2
-    assert done.stderr.endswith("pip install 'redqueen[data]'\n")
+    assert done.stderr.endswith("pip install '.[data]' in a checkout of Red Queen\n")
     assert len(done.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.config.recipes import configure
+from redqueen.config import ConfigError
+from redqueen.config.recipes import configure, recipe_for
 from redqueen.run.session import warnings_about
 from redqueen.store.directory import RunDirectory
 from redqueen.tasks.python.seeds import reserved, seeds
@@ -24,15 +25,15 @@ pytestmark = pytest.mark.integration
 
 
 def test_dry_run_prints_the_resolved_config_and_writes_nothing(tmp_path: Path) -> None:
-    done = redqueen("train", "paper_7b", "--dry-run", "--steps", "7", cwd=tmp_path)
+    done = redqueen("train", "coder_0_5b", "--dry-run", "--json", "--for", "24GB", "--steps", "7", cwd=tmp_path)
     config = json.loads(done.stdout)
-    assert (config["run"]["steps"], config["model"]["rank"], config["population"]["teachers"]) == (7, 32, 4)
+    assert (config["run"]["steps"], config["model"]["rank"], config["population"]["teachers"]) == (7, 16, 4)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_dry_run_says_on_standard_error_what_memory_a_run_needs(tmp_path: Path) -> None:
     folder = str(tiny.make(tmp_path / "model"))
-    done = redqueen("train", "--dry-run", "--model", folder, "model.workers=2", cwd=tmp_path)
+    done = redqueen("train", "--dry-run", "--json", "--model", folder, "model.workers=2", cwd=tmp_path)
     assert json.loads(done.stdout)["model"]["workers"] == 2
     assert [line.split()[:2] for line in done.stderr.splitlines() if line.startswith(" members")] == [
         ["members:", "weights"],
@@ -42,10 +43,58 @@ def test_dry_run_says_on_standard_error_what_memory_a_run_needs(tmp_path: Path) 
     most, least = (line for line in done.stderr.splitlines() if line.startswith(" in all"))
     assert int(most.split()[-1].replace(",", "")) > int(least.split()[-1].replace(",", ""))
     missing = redqueen("train", "--dry-run", "--model", str(tmp_path / "nothing"), cwd=tmp_path)
-    assert missing.returncode == 0
-    assert missing.stderr.startswith("memory: not estimated, the folder")
+    assert missing.returncode == 2, "a run would be refused as well"
+    assert "does not exist: give a model's folder" in missing.stderr
     missing = redqueen("train", "--dry-run", "--for", "24GB", "--model", str(tmp_path / "nothing"), cwd=tmp_path)
     assert missing.returncode == 1
+
+
+def test_a_plan_is_five_lines_the_answer_first_and_settings_only_if_asked_for(tmp_path: Path) -> None:
+    folder = str(tiny.make(tmp_path / "model"))
+    done = redqueen("train", "--dry-run", "--model", folder, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "recipe quickstart. Name another to choose\nplanning quickstart ...\n" in done.stderr
+    answer, *others = done.stdout.splitlines()
+    assert answer.startswith("it fits")
+    assert len(others) <= 4
+    assert others[-1] == "every setting, and the memory by parts: add --json"
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("game.seeds=nothing.txt", "nothing.txt"),
+        ("game.tasks=nothing", "nothing"),
+        ("model.device=cuda", "torch sees no CUDA device"),
+    ],
+)
+def test_a_plan_refuses_what_the_run_refuses(tmp_path: Path, setting: str, said: str) -> None:
+    folder = str(tiny.make(tmp_path / "model"))
+    done = redqueen("train", "rlvr", "--dry-run", "--model", folder, setting, cwd=tmp_path)
+    assert done.returncode == 2, done.stdout
+    assert said in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe"),
+    [
+        ("HuggingFaceTB/SmolLM2-135M", "overnight"),
+        ("HuggingFaceTB/SmolLM2-360M-Instruct", "coder_0_5b"),
+        ("Qwen/Qwen2.5-0.5B-Instruct", "coder_0_5b"),
+        ("Qwen/Qwen2.5-Coder-1.5B", "coder_1_5b"),
+        ("meta-llama/Llama-3.2-3B", "coder_3b"),
+        ("mistralai/Mistral-7B-v0.3", "coder_7b"),
+    ],
+)
+def test_a_model_without_a_recipe_gets_the_one_for_its_size(name: str, recipe: str) -> None:
+    found = recipe_for(name)
+    assert found is not None
+    assert found[0] == recipe
+
+
+def test_a_model_of_unknown_size_asks_for_a_recipe() -> None:
+    with pytest.raises(ConfigError, match="name one, such as redqueen train coder_0_5b --model openai-community/gpt2"):
+        recipe_for("openai-community/gpt2")
 
 
 @pytest.mark.parametrize("override", ["sampling.top_p=0.9", "sampling.top_k=40"])
@@ -176,7 +225,7 @@ def test_a_resumed_run_takes_what_does_not_change_its_results(finished: Path, tm
 
 def test_a_configuration_can_be_given_back(finished: Path, tmp_path: Path) -> None:
     file = str(finished / "config.json")
-    done = redqueen("train", "--config", file, "--dry-run", "run.seed=7", cwd=tmp_path)
+    done = redqueen("train", "--config", file, "--dry-run", "--json", "run.seed=7", cwd=tmp_path)
     stored = json.loads((finished / "config.json").read_text())
     stored["run"]["seed"] = 7
     assert json.loads(done.stdout) == stored

@@ -5,7 +5,6 @@ If a problem asks for several answers, it is what the boxes of the last sentence
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -16,6 +15,7 @@ from queue import SimpleQueue
 from threading import Timer
 from typing import cast
 
+from redqueen.base.optional import is_installed, missing
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
 from redqueen.evals.graders.extraction import boxed_together, last_boxed
@@ -44,12 +44,12 @@ MOST_BRACKETS = 60
 class MathsGrader(ThreadedGrader):
     """Judges answers in one process for each core.
 
-    Raises UserError if math-verify is not installed.
+    Raises MissingLibraryError if math-verify is not installed.
     """
 
     def __init__(self, workers: int | None = None, cpu_s: float = CPU_S) -> None:
-        if importlib.util.find_spec("math_verify") is None:
-            raise UserError('the mathematics benchmarks need math-verify: pip install "redqueen[evals]"')
+        if not is_installed("math_verify"):
+            raise missing("math-verify", "evals", "a mathematics benchmark")
         count = workers or cores()
         self._cpu_s = cpu_s
         self._processes = [MathsProcess() for _ in range(count)]

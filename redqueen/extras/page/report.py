@@ -13,7 +13,6 @@ from typing import Any, cast
 
 from redqueen.analysis.verdict import HEAD, RunVerdict, oscillation_words, trend_rows
 from redqueen.base.intervals import mean
-from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.pushing import hub, push
 from redqueen.errors import UserError
 from redqueen.extras.page.headline import better
@@ -25,6 +24,7 @@ from redqueen.extras.page.state import state, views_of
 from redqueen.extras.page.tasks import task_view
 from redqueen.extras.page.views import evaluation, matrix
 from redqueen.run.recording.metrics import Panel
+from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.store.archive import queries
 from redqueen.store.archive.queries import TaskQuery
 from redqueen.store.directory import RunError, write_text

@@ -15,7 +15,6 @@ from rich.table import Table
 from redqueen.analysis.replay import load_step, open_replay
 from redqueen.base.intervals import interval_text, mean
 from redqueen.cli.figure_files import check_figure, write_figure
-from redqueen.cli.listening import Lines
 from redqueen.cli.tables import progress_console, table_console
 from redqueen.config import RunConfig
 from redqueen.extras.studies.ancestry import (
@@ -28,6 +27,7 @@ from redqueen.extras.studies.ancestry import (
     task_epochs,
 )
 from redqueen.extras.studies.ancestry_summary import Finding, rates, students, teachers, unsolved
+from redqueen.run.recording.lines import Lines
 from redqueen.run.recording.task_reporter import TaskReporter
 from redqueen.run.recording.terminal import percent
 from redqueen.run.session import fit

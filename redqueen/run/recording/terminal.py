@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import termios
-import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from rich.text import Text
 
 from redqueen.base.machine import clock
 from redqueen.records import Kind
+from redqueen.run.recording.heartbeat import Heartbeat
 from redqueen.run.recording.metrics import step_metrics
 from redqueen.run.recording.recorder import Recorder, StepRecord
 from redqueen.run.recording.warnings import Warnings
@@ -30,15 +30,14 @@ _NARROW = 100
 
 
 def legend(kinds: Sequence[Kind], *, alone: bool = False) -> str:
-    """Returns what the words and numbers of a step's line mean. Students alone have no proposals and no games."""
+    """Returns what the words and numbers of a step's line mean; students `alone` have no proposals and no games."""
     titles = ", ".join(find(kind).puzzle for kind in kinds)
-    text = (
-        f"{', '.join(short_names(kinds))}: right answers by kind ({titles}); "
-        "contested: tasks of each kind solved sometimes, not always"
+    valid = "" if alone else "valid: proposals that run and repeat; "
+    games = "" if alone else "; games: won by students-drawn-teachers"
+    return (
+        f"{valid}{', '.join(short_names(kinds))}: right answers by kind ({titles}); "
+        f"contested: tasks of each kind solved sometimes, not always{games}"
     )
-    if not alone:
-        text = f"valid: proposals that run and repeat; {text}; games: won by students-drawn-teachers"
-    return textwrap.fill(text, 112)
 
 
 def short_names(kinds: Sequence[Kind]) -> list[str]:
@@ -194,16 +193,28 @@ class StepClock:
 
 
 class LineReporter(Recorder):
-    """Prints a line for each step, for logs and pipes."""
+    """Prints a line for each step, for logs and pipes, and what goes on after each minute without one."""
 
-    def __init__(self, console: Console, steps: int) -> None:
+    def __init__(self, console: Console, steps: int, heartbeat: Heartbeat) -> None:
         self.console = console
+        self.steps = steps
+        self.heartbeat = heartbeat
         self.clock = StepClock(steps)
         self.warnings = Warnings()
+
+    def phase(self, step: int, name: str) -> None:
+        self.heartbeat.begin(f"step {step}/{self.steps}: {name}")
+
+    def progress(self, done: int, total: int) -> None:
+        self.heartbeat.progress(done, total)
+
+    def close(self) -> None:
+        self.heartbeat.close()
 
     def record(self, record: StepRecord) -> None:
         line = step_metrics(record)
         self.clock.finished(line)
+        self.heartbeat.spoke()
         self.console.print(headline(line, self.clock.left(line["step"])), highlight=False, soft_wrap=True)
         for warning in self.warnings.of(line):
             self.console.print(warning, highlight=False, soft_wrap=True)
@@ -250,9 +261,10 @@ def _hide_control_keys() -> list[Any] | None:
 class LiveReporter(Recorder):
     """Shows finished steps as they scroll by, and below them the members and the phase with its bar."""
 
-    def __init__(self, console: Console, steps: int) -> None:
+    def __init__(self, console: Console, steps: int, heartbeat: Heartbeat) -> None:
         self.console = console
         self.steps = steps
+        self.heartbeat = heartbeat
         self.clock = StepClock(steps)
         self.warnings = Warnings()
         self.left = _Left(self.clock)
@@ -271,6 +283,7 @@ class LiveReporter(Recorder):
     def phase(self, step: int, name: str) -> None:
         # The view begins with the first step: until then, lines are printed in the ordinary way.
         if not self.live.is_started:
+            self.heartbeat.close()
             self.terminal = _hide_control_keys()
             self.live.start()
         self.left.begin(step)

@@ -19,7 +19,7 @@ from tests.cli.running import redqueen, started
 def test_without_ray_the_run_ends_in_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     done = redqueen("train", "--ray", "--run", str(tmp_path / "run"))
     assert done.returncode == 2
-    assert "a run on a cluster (--ray) needs ray, which is not installed: pip install 'redqueen[ray]'" in done.stderr
+    assert "a run on a cluster (--ray) needs ray, which is not installed: pip install '.[ray]'" in done.stderr
     assert not (tmp_path / "run").exists()
 
 

@@ -67,7 +67,7 @@ def test_what_is_no_generator_is_no_kind() -> None:
 
 @pytest.mark.skipif(LIBRARY is not None, reason="reasoning-gym is installed")
 def test_without_the_library_a_line_says_what_installs_it() -> None:
-    with pytest.raises(UserError, match=r"needs reasoning_gym, which is not installed: pip install 'redqueen\[gym\]'"):
+    with pytest.raises(UserError, match=r"needs reasoning_gym, which is not installed: pip install '\.\[gym\]'"):
         find("reasoning_gym:countdown").language.seeds()
 
 

@@ -23,7 +23,7 @@ ALL = ",".join(TRACKERS)
 def test_a_missing_library_is_one_line_and_nothing_starts(tmp_path: Path) -> None:
     done = redqueen("train", f"run.trackers={ALL}", cwd=tmp_path)
     assert done.returncode == 2
-    assert "pip install 'redqueen[" in done.stderr
+    assert "pip install '.[" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 

@@ -114,7 +114,7 @@ def test_a_missing_library_is_found_before_the_run_starts(monkeypatch: pytest.Mo
     with pytest.raises(optional.MissingLibraryError) as caught:
         check_trackers(("tensorboard", "mlflow"))
     assert str(caught.value) == (
-        "run.trackers=mlflow needs mlflow, which is not installed: pip install 'redqueen[mlflow]'"
+        "run.trackers=mlflow needs mlflow, which is not installed: pip install '.[mlflow]' in a checkout of Red Queen"
     )
 
 

@@ -119,7 +119,7 @@ def test_a_missing_vllm_is_one_line_before_the_run_starts(monkeypatch: pytest.Mo
     with pytest.raises(MissingLibraryError) as caught:
         machine.check_engine(Config().override(["sampling.engine=vllm"]))
     assert str(caught.value) == (
-        "sampling.engine=vllm needs vllm, which is not installed: pip install 'redqueen[vllm]'"
+        "sampling.engine=vllm needs vllm, which is not installed: pip install '.[vllm]' in a checkout of Red Queen"
     )
 
 

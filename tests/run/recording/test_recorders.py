@@ -15,6 +15,7 @@ from redqueen.engine.work import Work
 from redqueen.extras.page.live_run import LiveRun
 from redqueen.extras.page.state import present
 from redqueen.run.recording.files import ArchiveRecorder, MetricsRecorder
+from redqueen.run.recording.heartbeat import Heartbeat
 from redqueen.run.recording.metrics import step_metrics
 from redqueen.run.recording.now import NowRecorder
 from redqueen.run.recording.recorder import Recorder
@@ -114,7 +115,7 @@ def test_the_archive_holds_the_whole_step(tmp_path: Path) -> None:
 
 def test_lines_have_the_step_its_births_and_the_time_left() -> None:
     console = Console(file=io.StringIO(), width=200)
-    with closing(LineReporter(console, 10)) as reporter:
+    with closing(LineReporter(console, 10, Heartbeat(print))) as reporter:
         reporter.phase(4, "match")
         reporter.progress(1, 2)
         reporter.record(full())
@@ -166,7 +167,7 @@ def terminal() -> Console:
 
 
 def test_the_live_view_shows_phase_bar_members_and_steps(terminal: Console) -> None:
-    with closing(LiveReporter(terminal, 10)) as reporter:
+    with closing(LiveReporter(terminal, 10, Heartbeat(print))) as reporter:
         for phase in PHASES:
             reporter.phase(4, phase)
             reporter.progress(3, 12)
@@ -185,7 +186,7 @@ def test_the_live_view_shows_phase_bar_members_and_steps(terminal: Console) -> N
 
 
 def test_at_the_end_the_bar_goes_and_the_members_stay(terminal: Console) -> None:
-    with closing(LiveReporter(terminal, 10)) as reporter:
+    with closing(LiveReporter(terminal, 10, Heartbeat(print))) as reporter:
         reporter.phase(4, "evolve")
         reporter.record(full())
         terminal.export_text(clear=True)

@@ -8,6 +8,7 @@ from contextlib import closing
 from rich.console import Console
 
 from redqueen.method.results import Game
+from redqueen.run.recording.heartbeat import Heartbeat
 from redqueen.run.recording.metrics import step_metrics
 from redqueen.run.recording.terminal import LineReporter
 from redqueen.run.recording.warnings import AGAIN, GAP, ONE_SIDED_STEPS, Mismatch, NoValid, OneSided, summary, why
@@ -45,7 +46,7 @@ def test_draws_and_the_other_side_end_a_stretch_and_a_step_without_games_does_no
 
 def test_the_terminal_says_it() -> None:
     console = Console(file=io.StringIO(), width=200)
-    with closing(LineReporter(console, ONE_SIDED_STEPS)) as reporter:
+    with closing(LineReporter(console, ONE_SIDED_STEPS, Heartbeat(print))) as reporter:
         for step in range(ONE_SIDED_STEPS):
             reporter.record(record(step, games=(Game(match=MATCH, score=0.5, outcome="student"),)))
     assert isinstance(console.file, io.StringIO)

@@ -22,7 +22,15 @@ class PlainConsole(Console):
         self, *, stderr: bool = False, soft_wrap: bool = False, width: int | None = None, file: IO[str] | None = None
     ) -> None:
         super().__init__(
-            stderr=stderr, soft_wrap=soft_wrap, width=width, file=file, markup=False, emoji=False, highlight=False
+            stderr=stderr,
+            soft_wrap=soft_wrap,
+            width=width,
+            file=file,
+            markup=False,
+            emoji=False,
+            highlight=False,
+            # In a notebook, too, these are lines and no boxes of HTML.
+            force_jupyter=False,
         )
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
