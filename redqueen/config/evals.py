@@ -18,6 +18,9 @@ class EvalsConfig(Section):
     """Problems of each benchmark, at most."""
     max_tokens: int = Field(default=0, ge=0)
     """Tokens of the longest answer; 0: each benchmark's own number."""
+    own: float = Field(default=0.2, ge=0, le=0.5)
+    """The share of your own programs, those of `game.seeds` or `game.tasks`, that is held out if `every` is not 0: at
+    least 10 programs, at most half of them, similar ones together. 0: all are trained on."""
     data: str = ""
     """The folder of the benchmarks' files; empty: the Hugging Face hub. The reserved programs need neither."""
 

@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from redqueen.base import streams
 from redqueen.errors import UserError
-from redqueen.method.self_play import seed_tasks, verified_tasks
+from redqueen.method.planting import seed_tasks, verified_tasks
 from redqueen.records import Kind, Task, Verifier
 from redqueen.tasks.kinds import Half, Language, find, languages, task_on
 

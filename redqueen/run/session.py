@@ -268,10 +268,16 @@ def _begin(trainer: Trainer, listener: Listener) -> None:
     source = trainer.config.game.tasks
     what = "the seed programs" if source is None else f"the tasks of {source}"
     listener.note(f"checking {what} in the sandbox ({trainer.self_play.verifier.tier} isolation) ...")
-    left_out = trainer.begin(None if source is None else fixed_tasks(Path(source)))
-    if left_out:
+    planted = trainer.begin(None if source is None else fixed_tasks(Path(source)))
+    if planted.held_out:
+        held_out = {task.program for task in planted.held_out}
         listener.note(
-            f"{left_out} of them were left out: they are invalid or give other outputs here, are similar to held-out "
+            f"{len(held_out)} of your {len(held_out) + planted.programs} programs are held out, similar ones together: "
+            f"students are tested on them ({len(planted.held_out)} tasks), and nothing is trained on them (evals.own)"
+        )
+    if planted.left_out:
+        listener.note(
+            f"{planted.left_out} of them were left out: they are invalid or give other outputs here, are similar to held-out "
             "programs, are there twice, or of other kinds than game.kinds"
         )
 

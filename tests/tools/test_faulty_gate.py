@@ -17,7 +17,7 @@ from redqueen.evals.reserved_tasks import most_tasks
 from redqueen.extras.expr.language import EXPR
 from redqueen.extras.studies.sweep.runs import SweepRun, check_probe
 from redqueen.method.judging import judge_proposals
-from redqueen.method.self_play import seed_tasks
+from redqueen.method.planting import seed_tasks
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Draft, Pair, Proposal
 from redqueen.tasks.kinds import find, task_on

@@ -11,7 +11,7 @@ from redqueen.config import Config
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, ProblemSet, Row, Source, form_of
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.opened import game
-from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks, worked_examples
+from redqueen.evals.reserved_tasks import Examples, most_tasks, reserved_tasks, worked_examples
 from redqueen.method.prompts import prompts
 from redqueen.records import Kind, Prompt, Task, Verifier
 from redqueen.tasks.kinds import Half, names_of_languages
@@ -50,7 +50,17 @@ def load_reserved(
         kinds = names_of_languages(config.game.kinds)
     every = most_tasks(half, kinds)
     tasks = reserved_tasks(half, kinds, min(limit or every, every), SEED, verifier)
-    examples = worked_examples(kinds, config.game.shots, SEED, verifier)
+    origin = f"redqueen {__version__}, half {half}" if half else f"redqueen {__version__}, both halves"
+    return posed_by_run(name, tasks, config, worked_examples(kinds, config.game.shots, SEED, verifier), every, origin)
+
+
+def posed_by_run(
+    name: str, tasks: Sequence[Task], config: Config, examples: Examples, available: int, origin: str
+) -> ProblemSet:
+    """Returns tasks of the game as a benchmark that is posed in the run's own prompts.
+
+    `available` is how many there were before some of them were chosen, `origin` where they came from.
+    """
     formats = prompts(config.model.prompts, config.game)
 
     def problem(row: Row) -> Problem:
@@ -68,7 +78,7 @@ def load_reserved(
         name=name,
         title=name,
         group="other",
-        source=Source(rows=every),
+        source=Source(rows=available),
         problem=problem,
         pose=pose,
         read=read,
@@ -81,7 +91,7 @@ def load_reserved(
     return ProblemSet(
         benchmark=benchmark,
         problems=[problem({"task": task, "part": task.kind}) for task in tasks],
-        available=every,
-        origin=f"redqueen {__version__}, half {half}" if half else f"redqueen {__version__}, both halves",
+        available=available,
+        origin=origin,
         sha256=hashlib.sha256(content.encode()).hexdigest(),
     )

@@ -91,10 +91,9 @@ class Measures:
         """
         names = set(living)
         valid: list[ToMeasure] = []
-        for proposal in played.proposals:
-            task = proposal.proposed.task
-            if task is not None and find(task.kind).language.tree(task.program) is not None:
-                valid.append(ToMeasure(played.step, task, proposal.proposed.verdict, behaviours.get(task.id)))
+        for task, verdict in played.tasks:
+            if find(task.kind).language.tree(task.program) is not None:
+                valid.append(ToMeasure(played.step, task, verdict, behaviours.get(task.id)))
         # What a task is by itself takes a millisecond and can be computed anywhere. What it is in this run is counted
         # in the order of the tasks.
         rows: list[MeasureRow] = []

@@ -1,4 +1,4 @@
-"""The tasks of another run, or of an exported file, as the fixed tasks of students alone."""
+"""The tasks of another run, or of an exported file, as the fixed tasks of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, cast
 from pydantic import TypeAdapter, ValidationError
 
 from redqueen.errors import UserError
-from redqueen.method.matchmaking import BANK
+from redqueen.method.seeds import OWN
 from redqueen.records import Pair, Task
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.dataset.files import is_exported, read_rows
@@ -30,7 +30,7 @@ def fixed_tasks(source: Path) -> list[Task]:
     else:
         tasks: list[Task] = []
         for number, row in enumerate(exported_rows(source), 1):
-            tasks.append(replace(task_of(row, f"{source}, row {number}"), id=f"row-{number}", author=BANK))
+            tasks.append(replace(task_of(row, f"{source}, row {number}"), id=f"row-{number}", author=OWN))
     if not tasks:
         raise UserError(f"{source} holds no tasks")
     return tasks

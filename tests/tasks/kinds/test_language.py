@@ -13,6 +13,7 @@ from redqueen import plugins
 from redqueen.config import Config
 from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks
 from redqueen.jail import Outcome, canonical, parse_arguments
+from redqueen.method.planting import plant_seeds
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.method.prompts import prompts
 from redqueen.method.reserved import is_reserved
@@ -162,8 +163,8 @@ def test_a_kind_without_seeds_begins_without_references(
     config = Config().override(["game.kinds=code_x", "game.seed_tasks=2"])
     assert prompt_lengths(config, lambda prompt: len(prompt.text)).attempt == config.sampling.proposal_tokens
     play = SelfPlay(config, cast(Sampler, None), verifier)
-    play.add_seed_tasks()
+    plant_seeds(play)
     assert len(play.task_bank) == 0
     alone = config.override(["population.teachers=0", "league.hall_of_fame=0", "evolution.enabled=false"])
     with pytest.raises(SeedError, match="the seed programs make no task of the kind code_x"):
-        SelfPlay(alone, cast(Sampler, None), verifier).add_seed_tasks()
+        plant_seeds(SelfPlay(alone, cast(Sampler, None), verifier))
