@@ -277,8 +277,8 @@ def _begin(trainer: Trainer, listener: Listener) -> None:
         )
     if planted.left_out:
         listener.note(
-            f"{planted.left_out} of them were left out: they are invalid or give other outputs here, are similar to held-out "
-            "programs, are there twice, or of other kinds than game.kinds"
+            f"{planted.left_out} of them were left out: they are invalid or give other outputs here, are similar to "
+            "held-out programs, are there twice, or of other kinds than game.kinds"
         )
 
 

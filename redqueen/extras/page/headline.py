@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from redqueen.base.intervals import LEVEL, Interval, interval_text, mean, t_quantile
+from redqueen.run.recording.held_out import OWN_SCORES, SHOWN, sentence
 from redqueen.run.recording.metrics.panel import Line, column, contested_share
 
 RECENT = 10
@@ -40,6 +41,7 @@ def better(lines: Sequence[Line], every: int) -> HeadlineAnswer:
         return HeadlineAnswer(value="not measured", text=text, tone="open")
     step: int = measured[-1]["step"]
     held_out: Mapping[str, Any] = measured[-1]["held_out"]
+    own: Mapping[str, Any] | None = measured[-1].get(OWN_SCORES)
     students: Mapping[str, Mapping[str, float | None]] = held_out["students"]
     if not students:
         return HeadlineAnswer(value="not known", text=f"Step {step} measured no student.", tone="open")
@@ -53,6 +55,9 @@ def better(lines: Sequence[Line], every: int) -> HeadlineAnswer:
         # The mean, and not the best one: the best of several noisy gains is too good.
         average = mean(gain.mean for gain in gains) or 0.0
         text = f"The {len(gains)} students: {100 * average:+.1f} points on average {where}."
+    if own is not None:
+        said = (sentence(name, own, "YOUR held-out tasks") for name in list(own["students"])[:SHOWN])
+        text = f"{text} {'; '.join(said)}."
     if above:
         value = "yes" if len(gains) == 1 else f"yes: {above} of {len(gains)} students"
         return HeadlineAnswer(value=value, text=text, tone="good")

@@ -5,7 +5,16 @@ from __future__ import annotations
 _QUESTIONS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (
         "Do students learn?",
-        ("held-out-students", "held-out", "solve-rate", "solve-rate-by-kind", "rewards", "verdicts"),
+        (
+            "held-out-own",
+            "held-out-students",
+            "held-out",
+            "solve-rate",
+            "solve-rate-own",
+            "solve-rate-by-kind",
+            "rewards",
+            "verdicts",
+        ),
         (),
     ),
     ("Are the tasks valid, and worth solving?", ("valid-rate", "rejections", "contested", "guessable"), ("dynamics",)),

@@ -7,9 +7,11 @@ from statistics import fmean
 from typing import Any
 
 from redqueen.base.intervals import interval
-from redqueen.evals.answers import START, HeldOutAnswer, differences, judged
+from redqueen.evals.answers import OWN, START, HeldOutAnswer, differences, judged
 from redqueen.store.metrics import StepMetrics
 
+OWN_SCORES = "held_out_own"
+"""The metric of the user's own held-out tasks."""
 SHOWN = 4
 """The most students that have a sentence each at the end of a run."""
 
@@ -27,14 +29,16 @@ def rates(answers: Sequence[HeldOutAnswer]) -> dict[str, dict[str, float | None]
     return shares
 
 
-def held_out_scores(answers: Sequence[HeldOutAnswer], start: Sequence[HeldOutAnswer]) -> dict[str, Any] | None:
+def held_out_scores(
+    answers: Sequence[HeldOutAnswer], start: Sequence[HeldOutAnswer], *, own: bool = False
+) -> dict[str, Any] | None:
     """Returns the students' scores beside the start's, or None if there is nothing to compare.
 
-    All are over the same problems: those that the machine lost for none of them. A student is left out if it lost every
+    They are on the user's `own` held-out tasks, or on all others. All are over the same problems: those that the machine lost for none of them. A student is left out if it lost every
     answer of it.
     """
-    members = judged(answers)
-    asked = judged(start).get(START, {})
+    members = judged(answer for answer in answers if (answer.benchmark == OWN) == own)
+    asked = judged(answer for answer in start if (answer.benchmark == OWN) == own).get(START, {})
     first = {problem: right for problem, right in asked.items() if all(problem in own for own in members.values())}
     if not members or not first:
         return None
@@ -53,27 +57,35 @@ def held_out_lines(lines: Sequence[StepMetrics]) -> list[str]:
 
     Returns nothing if the run has no evaluation.
     """
-    scores = lines[-1].get("held_out") if lines else None
-    if scores is None:
-        return []
-    fitness = {name: member["fitness"] for name, member in lines[-1]["members"].items()}
-    # By what selection ranks by, and not by the scores themselves: the best of several scores is too good.
-    ranked = sorted(scores["students"], key=lambda name: -(fitness.get(name) or 0.0))
-    sentences = [sentence(name, scores) for name in ranked[:SHOWN]]
-    if len(ranked) > SHOWN:
-        mean = fmean(score["gain"] for score in scores["students"].values())
-        sentences.append(f"all {len(ranked)} students on average: {100 * mean:+.0f}")
-    sentences.append("[..]: 95 % interval over the tasks, which no member was trained or selected on")
+    last = lines[-1] if lines else {}
+    sentences = _sentences(last, "held_out", "held-out tasks")
+    sentences += _sentences(last, OWN_SCORES, "YOUR held-out tasks")
+    if sentences:
+        sentences.append("[..]: 95 % interval over the tasks, which no member was trained or selected on")
     return sentences
 
 
-def sentence(member: str, scores: Mapping[str, Any]) -> str:
+def _sentences(line: StepMetrics, name: str, tasks: str) -> list[str]:
+    scores = line.get(name)
+    if scores is None:
+        return []
+    fitness = {name: member["fitness"] for name, member in line["members"].items()}
+    # By what selection ranks by, and not by the scores themselves: the best of several scores is too good.
+    ranked = sorted(scores["students"], key=lambda name: -(fitness.get(name) or 0.0))
+    sentences = [sentence(name, scores, tasks) for name in ranked[:SHOWN]]
+    if len(ranked) > SHOWN:
+        mean = fmean(score["gain"] for score in scores["students"].values())
+        sentences.append(f"all {len(ranked)} students on average: {100 * mean:+.0f}")
+    return sentences
+
+
+def sentence(member: str, scores: Mapping[str, Any], tasks: str = "held-out tasks") -> str:
     """Returns a student's score in words: "S2 solves 28 % of 140 held-out tasks, the start 21 %: +7 [2, 12]"."""
     score = scores["students"][member]
     ends = ""
     if score["low"] is not None and score["high"] is not None:
         ends = f" [{100 * score['low']:.0f}, {100 * score['high']:.0f}]"
     return (
-        f"{member} solves {100 * score['rate']:.0f} % of {scores['problems']} held-out tasks, the start "
+        f"{member} solves {100 * score['rate']:.0f} % of {scores['problems']} {tasks}, the start "
         f"{100 * scores['start']:.0f} %: {100 * score['gain']:+.0f}{ends}"
     )

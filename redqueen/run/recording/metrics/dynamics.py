@@ -10,7 +10,7 @@ from redqueen.base.intervals import mean
 from redqueen.base.machine import now
 from redqueen.method.played_step import ScoredAttempt, ScoredProposal
 from redqueen.records import Kind, Verdict
-from redqueen.run.recording.held_out import held_out_scores, rates
+from redqueen.run.recording.held_out import OWN_SCORES, held_out_scores, rates
 from redqueen.run.recording.metrics.metric import Metrics
 from redqueen.run.recording.metrics.panel import (
     IN_SAMPLE,
@@ -73,6 +73,23 @@ def held_out(step: CountedStep) -> dict[str, Any] | None:
     return None if scores is None else {**scores, "asked": step.record.asked}
 
 
+@METRICS.add(
+    "share",
+    MetricChart(
+        "held-out-own",
+        "Your held-out tasks, by student",
+        "Right answers among the judged ones. The start is the adapter that all members began with. Nothing similar to "
+        "these tasks is trained on.",
+        _students,
+        only=OWN_SCORES,
+    ),
+    optional=True,
+)
+def held_out_own(step: CountedStep) -> dict[str, Any] | None:
+    """The same of your own tasks that the run holds out (`evals.own`); these are not in `held_out`."""
+    return held_out_scores(step.record.answers, step.record.start, own=True)
+
+
 def _benchmarks(lines: Sequence[Line], name: str) -> Curves:
     benchmarks = names(line[name] for line in lines)
     return {
@@ -130,6 +147,29 @@ def solve_rate(step: CountedStep) -> float | None:
 def solve_rate_by_kind(step: CountedStep) -> dict[Kind, float | None]:
     """The same by kind."""
     return step.by_kind(step.answered, _solve_rate)
+
+
+@METRICS.add(
+    "share",
+    MetricChart(
+        "solve-rate-own",
+        "Solve rate of your tasks and of teachers' tasks",
+        f"Correct attempts among the judged ones, in runs that pose fixed tasks. {IN_SAMPLE}",
+        several(fixed="solve_rate_own", teachers="solve_rate_teachers"),
+        only="solve_rate_own",
+    ),
+    optional=True,
+)
+def solve_rate_own(step: CountedStep) -> float | None:
+    """Correct / judged attempts at fixed tasks: your own, or the seeds; only where some are posed."""
+    return _solve_rate(step.answered_own)
+
+
+@METRICS.add("share", optional=True)
+def solve_rate_teachers(step: CountedStep) -> float | None:
+    """The same at teachers' tasks; only where fixed ones are posed too."""
+    fixed = {id(attempt) for attempt in step.answered_own}
+    return _solve_rate([one for one in step.answered if id(one) not in fixed]) if fixed else None
 
 
 @METRICS.add("tasks")

@@ -41,6 +41,9 @@ class CountedStep:
         self.valid = [proposal for proposal in self.judged if is_valid(proposal)]
         self.answered = [attempt for attempt in self.attempts if is_judged(attempt.attempted.verdict)]
         """The attempts that are right or wrong."""
+        at_fixed = [attempt for posed in record.played.posed for attempt in posed.attempts]
+        self.answered_own = [attempt for attempt in at_fixed if is_judged(attempt.attempted.verdict)]
+        """Those at fixed tasks."""
         self.rollouts = [proposal.proposed.rollout for proposal in self.proposals]
         """What living members wrote, proposals first."""
         self.rollouts += [attempt.attempted.rollout for attempt in self.attempts]
