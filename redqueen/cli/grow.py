@@ -14,7 +14,7 @@ from redqueen.method.practice import posed_per_kind
 from redqueen.method.seeds import seeds_of
 from redqueen.method.task_bank import fingerprint_of, likeness_of
 from redqueen.records import Task
-from redqueen.store.dataset.files import is_exported
+from redqueen.store.dataset.files import FORMATS
 from redqueen.store.dataset.fixed import fixed_tasks
 from redqueen.store.files import quoted
 from redqueen.tasks.kinds import languages
@@ -26,11 +26,9 @@ def grown(file: Path, overrides: Sequence[str], steps: int | None, model: str | 
     Raises UserError if it is none of these, with the row or the line.
     """
     if not file.exists():
-        raise UserError(
-            f"{file} does not exist: give a file of tasks, or of programs (redqueen tasks import makes one)"
-        )
+        raise UserError(f"{file} does not exist: give a file of tasks or programs (redqueen tasks import makes one)")
     own = [f"game.seeds={file}"]
-    if file.is_dir() or is_exported(file):
+    if file.is_dir() or file.suffix in FORMATS:
         kinds = ",".join(dict.fromkeys(task.kind for task in fixed_tasks(file)))
         own = [f"game.tasks={file}", f"game.kinds={kinds}"]
     return configure(["grow", *own, *overrides], steps, model)
@@ -47,8 +45,8 @@ def introduce_own(config: Config) -> None:
     held = held_out_of(programs, share)
     held_out = sum(likeness in held for likeness, _ in programs)
     console.print(
-        f"found: {len(programs)} different programs in {source}, {len(alike)} up to names and constants; they are posed "
-        f"as {', '.join(game.kinds)}"
+        f"found: {len(programs)} different programs in {source}, {len(alike)} up to names and constants; they are "
+        f"posed as {', '.join(game.kinds)}"
     )
     console.print(f"held out: {held_out} of them; nothing is trained on these or on what is similar (evals.own)")
     own = posed_per_kind(game, config.population) * len(game.kinds)

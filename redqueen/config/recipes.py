@@ -170,7 +170,7 @@ def rlvr() -> Config:
 
 
 def grow() -> Config:
-    """One teacher and one student that grow out of your own tasks: half of what a step poses is yours (redqueen grow)."""
+    """One teacher and one student grow out of your own tasks: half of what is posed is yours (`redqueen grow`)."""
     game = GameConfig(
         kinds=("code_o", "code_i"),
         proposals=20,

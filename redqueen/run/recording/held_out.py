@@ -34,8 +34,8 @@ def held_out_scores(
 ) -> dict[str, Any] | None:
     """Returns the students' scores beside the start's, or None if there is nothing to compare.
 
-    They are on the user's `own` held-out tasks, or on all others. All are over the same problems: those that the machine lost for none of them. A student is left out if it lost every
-    answer of it.
+    They are on the user's `own` held-out tasks, or on all others. All are over the same problems: those that the
+    machine lost for none of them. A student is left out if it lost every answer of it.
     """
     members = judged(answer for answer in answers if (answer.benchmark == OWN) == own)
     asked = judged(answer for answer in start if (answer.benchmark == OWN) == own).get(START, {})
