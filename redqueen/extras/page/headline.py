@@ -56,7 +56,7 @@ def better(lines: Sequence[Line], every: int) -> HeadlineAnswer:
         average = mean(gain.mean for gain in gains) or 0.0
         text = f"The {len(gains)} students: {100 * average:+.1f} points on average {where}."
     if own is not None:
-        said = (sentence(name, own, "YOUR held-out tasks") for name in list(own["students"])[:SHOWN])
+        said = (sentence(name, own, "YOUR ") for name in list(own["students"])[:SHOWN])
         text = f"{text} {'; '.join(said)}."
     if above:
         value = "yes" if len(gains) == 1 else f"yes: {above} of {len(gains)} students"

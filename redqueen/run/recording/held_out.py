@@ -58,34 +58,34 @@ def held_out_lines(lines: Sequence[StepMetrics]) -> list[str]:
     Returns nothing if the run has no evaluation.
     """
     last = lines[-1] if lines else {}
-    sentences = _sentences(last, "held_out", "held-out tasks")
-    sentences += _sentences(last, OWN_SCORES, "YOUR held-out tasks")
+    sentences = _sentences(last, "held_out", "")
+    sentences += _sentences(last, OWN_SCORES, "YOUR ")
     if sentences:
         sentences.append("[..]: 95 % interval over the tasks, which no member was trained or selected on")
     return sentences
 
 
-def _sentences(line: StepMetrics, name: str, tasks: str) -> list[str]:
+def _sentences(line: StepMetrics, name: str, whose: str) -> list[str]:
     scores = line.get(name)
     if scores is None:
         return []
     fitness = {name: member["fitness"] for name, member in line["members"].items()}
     # By what selection ranks by, and not by the scores themselves: the best of several scores is too good.
     ranked = sorted(scores["students"], key=lambda name: -(fitness.get(name) or 0.0))
-    sentences = [sentence(name, scores, tasks) for name in ranked[:SHOWN]]
+    sentences = [sentence(name, scores, whose) for name in ranked[:SHOWN]]
     if len(ranked) > SHOWN:
         mean = fmean(score["gain"] for score in scores["students"].values())
         sentences.append(f"all {len(ranked)} students on average: {100 * mean:+.0f}")
     return sentences
 
 
-def sentence(member: str, scores: Mapping[str, Any], tasks: str = "held-out tasks") -> str:
+def sentence(member: str, scores: Mapping[str, Any], whose: str = "") -> str:
     """Returns a student's score in words: "S2 solves 28 % of 140 held-out tasks, the start 21 %: +7 [2, 12]"."""
     score = scores["students"][member]
     ends = ""
     if score["low"] is not None and score["high"] is not None:
         ends = f" [{100 * score['low']:.0f}, {100 * score['high']:.0f}]"
     return (
-        f"{member} solves {100 * score['rate']:.0f} % of {scores['problems']} {tasks}, the start "
+        f"{member} solves {100 * score['rate']:.0f} % of {whose}{scores['problems']} held-out tasks, the start "
         f"{100 * scores['start']:.0f} %: {100 * score['gain']:+.0f}{ends}"
     )
