@@ -153,7 +153,7 @@ def test_a_run_on_own_tasks_and_teachers_marks_both_and_resumes_to_the_bit(
     assert len(own) == 4 * 2 * 3
     assert {authors[row.id] for row in own} == {"own"}
     assert all(row.reward is None for row in own)
-    assert {author for author in authors.values()} == {"own", "T0", "T1"}
+    assert set(authors.values()) == {"own", "T0", "T1"}
 
     play(toy.trainer(config, tmp_path / "part", verifier), steps=2)
     rest = toy.trainer(config, tmp_path / "part", verifier, begin=False)
