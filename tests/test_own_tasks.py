@@ -19,6 +19,7 @@ from redqueen.run.trainer import Trainer
 from redqueen.store import checkpoint
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import BANK
+from redqueen.store.directory import RunDirectory
 from tests import toy
 from tests.run.test_train import play, without_time
 
@@ -77,7 +78,9 @@ def test_what_is_held_out_is_refused_from_teachers_too(tmp_path: Path, verifier:
 
 def test_nothing_that_is_held_out_is_planted_or_shown(tmp_path: Path, verifier: LocalVerifier) -> None:
     settings = {"game.seeds": seed_file(tmp_path), "game.seed_tasks": "none", "evals.every": 1}
-    trainer = toy.trainer(toy.config(tmp_path, **settings), tmp_path / "run", verifier, begin=False)
+    config = toy.config(tmp_path, **settings)
+    RunDirectory(tmp_path / "run").create(config, {})
+    trainer = toy.trainer(config, tmp_path / "run", verifier, begin=False)
     planted = plant_seeds(trainer.self_play, 0.2)
     assert (planted.programs, len(planted.held_out)) == (14, 10)
     bank = trainer.self_play.task_bank
