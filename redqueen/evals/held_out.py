@@ -15,7 +15,7 @@ from redqueen.config import Config, ConfigError
 from redqueen.evals.reserved_tasks import Examples, most_tasks, reserved_tasks, worked_examples
 from redqueen.method.judging import ask_attempts
 from redqueen.method.prompts import Prompts
-from redqueen.method.reserved import Half
+from redqueen.method.seeds import Half
 from redqueen.records import Attempted, Kind, Progress, Request, Sampler, SamplingParams, Task, Verifier
 from redqueen.tasks.kinds import held_out_kinds
 

@@ -14,8 +14,7 @@ from math import ceil
 from redqueen.base import streams
 from redqueen.errors import UserError
 from redqueen.method.judging import judge_proposals
-from redqueen.method.reserved import is_reserved
-from redqueen.method.seeds import AUTHOR, OWN, SeedError
+from redqueen.method.seeds import AUTHOR, OWN, SeedError, is_reserved
 from redqueen.method.self_play import SelfPlay
 from redqueen.method.task_bank import Likeness, fingerprint_of, likeness_of
 from redqueen.records import Draft, Kind, Proposal, Task, Verdict, Verifier

@@ -15,10 +15,7 @@ from redqueen.method.matchmaking import Match
 from redqueen.method.practice import Practice, note_attempts
 from redqueen.method.rewards import is_judged, solve_rate, student_reward, teacher_reward
 from redqueen.method.task_bank import TaskBank
-from redqueen.records import Attempted, GradedRollout, PosedTask, Proposed, Task, Verdict
-
-VALID = Verdict("valid")
-"""The verdict on a fixed task, which was judged when it was planted."""
+from redqueen.records import Attempted, GradedRollout, PosedTask, Proposed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +88,6 @@ class PlayedStep:
     @property
     def attempts(self) -> list[ScoredAttempt]:
         return list(chain.from_iterable(task.attempts for task in (*self.proposals, *self.posed)))
-
-    @property
-    def tasks(self) -> list[tuple[Task, Verdict]]:
-        """The valid tasks, each with the verdict on it, and the fixed ones."""
-        valid = [(one.proposed.task, one.proposed.verdict) for one in self.proposals if one.proposed.task is not None]
-        return [*valid, *((one.posed.task, VALID) for one in self.posed)]
 
     def graded(self) -> list[GradedRollout]:
         """Returns all rollouts that have a reward, teachers' first."""

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from redqueen.config import ReferenceSource
 from redqueen.method.novelty import idea, seed_ideas
-from redqueen.method.reserved import is_reserved
-from redqueen.method.seeds import is_fixed
+from redqueen.method.seeds import is_fixed, is_reserved
 from redqueen.records import Kind, Task
 from redqueen.tasks.kinds import find
 

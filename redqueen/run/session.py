@@ -31,9 +31,8 @@ from redqueen.engine.vllm_limits import check_engine
 from redqueen.evals.benchmarks.registry import check_benchmarks
 from redqueen.evals.held_out import check_held_out
 from redqueen.method.prompt_lengths import prompt_lengths
-from redqueen.method.reserved import is_reserved
 from redqueen.method.reward_probe import check_advantage, check_rewards
-from redqueen.method.seeds import seeds_of
+from redqueen.method.seeds import is_reserved, seeds_of
 from redqueen.records import PromptLengths, Verifier
 from redqueen.run.players import open_players
 from redqueen.run.recording.environment import environment, session

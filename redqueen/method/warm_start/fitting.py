@@ -24,7 +24,7 @@ from redqueen.engine.policy import open_policy
 from redqueen.method.judging import ask, submit_proposal
 from redqueen.method.planting import verified_seeds, verified_tasks
 from redqueen.method.prompts import Prompts, prompts
-from redqueen.method.reserved import is_reserved
+from redqueen.method.seeds import is_reserved
 from redqueen.method.warm_start.lessons import Lessons
 from redqueen.method.workings import TracedWorkings
 from redqueen.records import Completion, Kind, Request, Sample, Task, Verdict, Verifier

@@ -16,8 +16,7 @@ from redqueen.jail import Outcome, canonical, parse_arguments
 from redqueen.method.planting import plant_seeds
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.method.prompts import prompts
-from redqueen.method.reserved import is_reserved
-from redqueen.method.seeds import SeedError
+from redqueen.method.seeds import SeedError, is_reserved
 from redqueen.method.self_play import SelfPlay
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Draft, Request, Sampler, Task

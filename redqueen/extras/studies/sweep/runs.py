@@ -21,7 +21,7 @@ from redqueen.config.recipes import configure
 from redqueen.errors import UserError
 from redqueen.evals.reserved_tasks import most_tasks
 from redqueen.extras.studies.sweep.grid import Combination
-from redqueen.method.reserved import Half
+from redqueen.method.seeds import Half
 from redqueen.store.directory import RunDirectory, RunError
 from redqueen.store.metrics import StepMetrics
 from redqueen.tasks.kinds import held_out_kinds
