@@ -63,9 +63,9 @@ class SelfPlay:
         self,
         step: int,
         matches: Sequence[Match],
-        posed: Sequence[PosedTask],
         progress: Progress,
         on_proposed: Callable[[], None],
+        posed: Sequence[PosedTask] = (),
     ) -> tuple[list[Proposed], list[Attempted]]:
         """Returns the judged proposals of each kind in each match, and the attempts at their tasks and at fixed ones.
 

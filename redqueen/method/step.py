@@ -173,7 +173,7 @@ def sample_step(state: Coevolution, step: int) -> SampledStep:
     # A task is attempted as soon as it is verified, while other proposals are still being written. When the last
     # proposal is written, the phase changes to `solve`; students alone begin there.
     with phases.phase("propose" if matches else "solve"):
-        proposed, attempted = play.play(step, matches, posed, phases.progress, lambda: phases.next("solve"))
+        proposed, attempted = play.play(step, matches, phases.progress, lambda: phases.next("solve"), posed)
     return SampledStep(phases, matches, practising, posed, proposed, attempted)
 
 

@@ -113,7 +113,7 @@ class TaskBank:
         A program like a reserved one is never novel. The bank refuses it, so otherwise every repetition would count as
         new.
         """
-        if is_reserved(task.program, task.kind):
+        if is_reserved(task.program, task.kind) or self.is_held_out(task):
             return False
         ideas = self._ideas.get(task.kind, ())
         name = idea(task)
