@@ -29,8 +29,8 @@ from redqueen.engine.adapters.factors import Adapter, Factors
 from redqueen.engine.model.base import BaseFacts
 from redqueen.engine.policy import Policy
 from redqueen.engine.work import Work
+from redqueen.method.planting import seed_tasks
 from redqueen.method.prompts import prompts
-from redqueen.method.self_play import seed_tasks
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import (
     ROLES,

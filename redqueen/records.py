@@ -1,6 +1,6 @@
 """The records that flow through a step. Each stage makes a new frozen record; no field means "not computed yet".
 
-Completion -> Rollout -> Proposed | Attempted -> GradedRollout -> Sample        Draft -> Proposal -> Task
+Completion -> Rollout -> Proposed | Attempted -> GradedRollout -> Sample        Draft -> Proposal -> Task -> PosedTask
 """
 
 from __future__ import annotations
@@ -265,6 +265,16 @@ class Proposed:
     rollout: Rollout
     verdict: Verdict
     task: Task | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PosedTask:
+    """A fixed task that a student is posed in a step: no teacher wrote it, so none is paid for it."""
+
+    practice: str
+    """The id of the student's practice, which the task's id begins with."""
+    student: str
+    task: Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,7 @@ import pytest
 from redqueen.config import Config, ConfigError
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
-from redqueen.method.matchmaking import BANK
-from redqueen.method.practice import add_fixed_tasks
+from redqueen.method.planting import plant_tasks
 from redqueen.method.seeds import SeedError
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Pair, Task
@@ -44,14 +43,14 @@ def test_a_student_alone_learns_fixed_tasks(tmp_path: Path, verifier: LocalVerif
     trainer = unbegun(tmp_path, verifier, **{"run.steps": 12})
     programs = [f"def f(x):\n    x = x + {number}\n    return 1" for number in range(20)]
     tasks = [Task(id="", kind="code_o", author="", step=0, program=text, pairs=ONE.pairs) for text in programs]
-    assert trainer.begin(tasks) == 0
+    assert trainer.begin(tasks).left_out == 0
     lines = play(trainer)
     assert fmean(line["solve_rate"] for line in lines[-3:]) > fmean(line["solve_rate"] for line in lines[:2]) + 0.3
     line = lines[-1]
     assert (line["valid_rate"], line["statuses"]["proposals"], line["teacher_reward"]) == (None, {}, None)
     assert line["tasks_by_kind"] == {"code_o": 24}
     assert line["dropped"] == 0
-    assert {match["teacher"] for match in line["matches"]} == {BANK}
+    assert line["matches"] == []
     assert line["outcomes"] == {"student": 0, "draw": 0, "teacher": 0}
     with ArchiveReader(trainer.directory.archive) as archive:
         posed = [row.program for row in archive.tasks(1) if row.id.startswith("1.0.")]
@@ -80,11 +79,11 @@ def test_tasks_that_are_not_what_they_say_are_left_out(tmp_path: Path, verifier:
     invalid = Task(id="", kind="code_o", author="", step=0, program="def f(x):\n    return x / 0", pairs=ONE.pairs)
     other_kind = Task(id="", kind="code_i", author="", step=0, program=ONE.program, pairs=ONE.pairs)
     play = trainer.self_play
-    assert add_fixed_tasks(play, [ONE, other_output, invalid, other_kind, ONE], "FILE") == 4
+    assert plant_tasks(play, [ONE, other_output, invalid, other_kind, ONE]).left_out == 4
     assert [entry.task.pairs for entry in play.task_bank.entries()] == [ONE.pairs]
     play.task_bank.restore([])
-    with pytest.raises(SeedError, match="FILE has no valid task of the kind code_o"):
-        add_fixed_tasks(play, [invalid], "FILE")
+    with pytest.raises(SeedError, match="has no valid task of the kind code_o"):
+        plant_tasks(play, [invalid])
     trainer.close()
 
 
@@ -92,8 +91,8 @@ def test_fixed_tasks_that_the_bank_cannot_hold_are_refused(tmp_path: Path, verif
     trainer = unbegun(tmp_path, verifier, **{"game.bank_size": 16})
     programs = [f"def f(x):\n    x = x + {number}\n    return 1" for number in range(17)]
     tasks = [Task(id="", kind="code_o", author="", step=0, program=text, pairs=ONE.pairs) for text in programs]
-    with pytest.raises(SeedError, match=r"FILE has more than game\.bank_size=16 tasks of a kind"):
-        add_fixed_tasks(trainer.self_play, tasks, "FILE")
+    with pytest.raises(SeedError, match=r"has more than game\.bank_size=16 tasks of a kind"):
+        plant_tasks(trainer.self_play, tasks)
     trainer.close()
 
 
@@ -112,7 +111,8 @@ def test_the_tasks_of_a_run_and_its_exported_file_are_the_same(tmp_path: Path, v
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["game.tasks=tasks.jsonl"], "game.tasks is for students alone"),
+        (["game.own_share=0.9"], "own_share=0.9 makes 3 of proposals=3 fixed tasks"),
+        (["game.own_share=0.01"], "own_share=0.01 makes 0 of"),
         (["population.teachers=0"], "students alone have no opponents and no rating"),
         (["population.teachers=0", "evolution.enabled=false", "league.hall_of_fame=1"], "no champions"),
         (["rlvr", "matched=total"], "these are students alone"),

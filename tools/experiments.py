@@ -101,5 +101,31 @@ EXPR = Experiment(
     slopes=(("E", "A"), ("C", "A")),
 )
 
-EXPERIMENTS = {"code": CODE, "expr": EXPR}
+ALONE = ("population.teachers=0", "game.own_share=0")
+THIRTY = ("game.seed_tasks=32",)
+
+OWN = Experiment(
+    prefix="own-",
+    page="reports/OWN_TASKS.md",
+    figures="own-tasks",
+    steps=120,
+    common=("run.steps=120", "evals.every=40", "evals.limit=280", "run.keep_every=40"),
+    arms={
+        "F": ("grow", *THIRTY, *ALONE, "game.pick=in_turn"),
+        "G": ("grow", *THIRTY, *ALONE),
+        "C": ("grow", *THIRTY, "game.own_share=0"),
+        "M": ("grow", *THIRTY),
+        "N": (
+            *("grow", *THIRTY, "population.teachers=2", "population.students=2"),
+            *("evolution.enabled=true", "evolution.every=10", "evolution.gamma=0.25", "evolution.burn_in=5"),
+        ),
+        "U": ("grow", *ALONE),
+    },
+    seeds={"F": 4, "G": 4, "C": 4, "M": 4, "N": 4, "U": 4},
+    order=(("F", "G", "M"), ("C", "U"), ("N",)),
+    compared=(("M", "F"), ("M", "G"), ("G", "F"), ("M", "C"), ("M", "U"), ("N", "M")),
+    slopes=(("M", "C"),),
+)
+
+EXPERIMENTS = {"code": CODE, "expr": EXPR, "own": OWN}
 """By the name on the command line."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from redqueen.method.prompts import taken_apart
 from redqueen.method.questions import write_question
-from redqueen.method.reserved import is_reserved
+from redqueen.method.seeds import is_reserved
 from redqueen.store.directory import RunDirectory
 from redqueen.store.tasks import TaskHistory, proposals
 from redqueen.tasks.kinds import find_or_plain

@@ -13,7 +13,7 @@ from pathlib import Path
 import redqueen.tasks.python
 from redqueen.config import SandboxConfig
 from redqueen.method.behaviour import behaviours
-from redqueen.method.self_play import seed_tasks
+from redqueen.method.planting import seed_tasks
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Task, Verifier
 from redqueen.run.recording.measures import signature_of

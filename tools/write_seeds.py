@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from redqueen.method.reserved import is_reserved
+from redqueen.method.seeds import is_reserved
 from redqueen.records import Draft
 from redqueen.tasks.programs.normal_form import fingerprint, shape
 from redqueen.tasks.python.seeds import FILES, parse_block, reserved

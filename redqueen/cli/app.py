@@ -173,6 +173,35 @@ def _train_new(config: Config, directory: RunDirectory) -> NoReturn:
     raise typer.Exit(start_run(config, directory))
 
 
+@app.command(epilog=examples.GROW, context_settings=SETTINGS)
+def grow(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="Your tasks: a file of programs, rows of redqueen tasks export, or a run."),
+    ],
+    args: Overrides = None,
+    run: Annotated[Path | None, typer.Option(metavar="DIR", help="The run's directory (default: runs/grow).")] = None,
+    steps: Annotated[int | None, typer.Option(metavar="N", help="Short for run.steps=N.")] = None,
+    model: Model = None,
+    load_plugins: LoadPlugins = False,
+    unsafe_no_isolation: Unsafe = False,
+) -> None:
+    """Train on your own tasks and on what a teacher makes of them.
+
+    Some of your tasks are held out. What it found and holds out is said first, and at the end what students solve of
+    the held-out ones beside the start. It is the recipe grow with your file as game.seeds or game.tasks.
+    """
+    from redqueen.cli.grow import grown, introduce_own
+
+    options = {"run.steps": steps, "model.name": model}
+    overrides = [*(args or []), *_unsafe(unsafe_no_isolation)]
+    check_repeats(overrides, [key for key, value in options.items() if value is not None])
+    config = with_own_parts(grown(file, overrides, steps, model), "the command line", allowed=load_plugins)
+    check_model(config.model)
+    introduce_own(config)
+    _train_new(config, RunDirectory(run or Path("runs") / "grow"))
+
+
 def _start(file: Path) -> Config:
     """Returns the configuration in a file of settings or in a run's config.json."""
     return settings_of(file) if is_settings(file) else read_config(file)

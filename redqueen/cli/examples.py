@@ -17,6 +17,7 @@ TRAIN = examples(
     "redqueen train paper_7b --dry-run",
     "redqueen train --resume runs/quickstart --steps 20",
 )
+GROW = examples("redqueen grow seeds.txt", "redqueen grow tasks.jsonl --steps 20 population.teachers=2")
 INIT = examples("redqueen init", "redqueen init rlvr --out mine.toml")
 RECIPES = examples("redqueen recipes", "redqueen recipes --cards")
 KEYS = examples("redqueen keys", "redqueen keys learning", "redqueen keys tokens")

@@ -15,8 +15,7 @@ from redqueen.errors import UserError
 from redqueen.jail import MAX_INPUTS, MAX_TEXT_BYTES, CodecError, canonical, parse_literal
 from redqueen.jail.job import MAX_PROGRAM_BYTES
 from redqueen.method.judging import judge_proposals
-from redqueen.method.reserved import is_reserved
-from redqueen.method.seeds import AUTHOR
+from redqueen.method.seeds import AUTHOR, is_reserved
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Draft, Proposal, Task, Verdict, Verifier
 from redqueen.run.recording.plain_console import PlainConsole

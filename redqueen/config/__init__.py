@@ -103,8 +103,6 @@ class Config(Section):
                     f"the kind {generated[0]} is a generator's, for students alone: set population.teachers=0, or "
                     "train the recipe rlvr"
                 )
-            if self.game.tasks is not None:
-                raise ValueError("game.tasks is for students alone: set population.teachers=0")
             return self
         if self.league.hall_of_fame:
             raise ValueError(

@@ -37,7 +37,8 @@ class GameConfig(Section):
     max_inputs: int = Field(default=10, ge=2, le=256)
     """Inputs of a proposal of an induction task that are used."""
     references_from: ReferenceSource = "all"
-    """Tasks that references are drawn from: all of the bank, its seeds, or the 64 newest of the kind."""
+    """Tasks that references are drawn from: all of the bank, its seeds, which are your own tasks if you have any, or
+    the 64 newest of the kind."""
     seed_tasks: int | None = Field(default=None, ge=0)
     """Seed programs of each language that the task bank starts with, drawn by the run's seed; none: all of them; 0: the
     identity function alone, which is AZR's start."""
@@ -46,8 +47,14 @@ class GameConfig(Section):
     seeds: str | None = None
     """A file of your own seed programs, which take the place of the shipped ones; none: the shipped ones."""
     tasks: str | None = None
-    """Students alone: whose tasks they are posed, a run's folder or a file of `redqueen tasks export`; none: the
+    """Your own tasks, in place of seed programs: a run's folder or a file of `redqueen tasks export`; none: the
     seeds."""
+    own_share: float = Field(default=0.0, ge=0, lt=1)
+    """With teachers: the share of a student's tasks in a step that are fixed ones, those of `seeds` or `tasks`, or else
+    the shipped seeds; teachers propose the others. Students alone are posed nothing else."""
+    pick: Literal["in_turn", "difficulty"] = "in_turn"
+    """Which fixed tasks a student is posed. in_turn: all before one comes again; difficulty: what is solved sometimes
+    is posed more often, what is always or never solved rests and comes back (docs/ALGORITHM.md)."""
     bank_size: int = Field(default=4096, ge=16)
     """Tasks of each kind that the task bank holds. When it is full the oldest that is no seed is dropped."""
     teacher_reward: Annotated[str, PartName("teacher reward", ("populora", "novel", "learnability"))] = "populora"
@@ -65,6 +72,16 @@ class GameConfig(Section):
     """Reward of a well-formed but wrong answer."""
     student_malformed: float = -1.0
     """Reward of a text without an answer."""
+
+    @property
+    def own_proposals(self) -> int:
+        """How many of `proposals` in a match with a teacher are replaced by fixed tasks."""
+        return round(self.own_share * self.proposals)
+
+    @property
+    def teacher_proposals(self) -> int:
+        """How many proposals of each kind a teacher writes in a match."""
+        return self.proposals - self.own_proposals
 
     @property
     def input_counts(self) -> InputCounts:
@@ -91,6 +108,15 @@ class GameConfig(Section):
     def _inputs(self) -> Self:
         if self.max_inputs < self.min_inputs:
             raise ValueError("max_inputs must be at least min_inputs")
+        return self
+
+    @model_validator(mode="after")
+    def _shares(self) -> Self:
+        if self.own_share and (not self.own_proposals or self.teacher_proposals < 2):
+            raise ValueError(
+                f"own_share={self.own_share} makes {self.own_proposals} of proposals={self.proposals} fixed "
+                "tasks: it has to leave 2 or more to a teacher, and 1 or more to fixed tasks"
+            )
         return self
 
 
@@ -196,6 +222,9 @@ class EvalsConfig(Section):
     """Problems of each benchmark, at most."""
     max_tokens: int = Field(default=0, ge=0)
     """Tokens of the longest answer; 0: each benchmark's own number."""
+    own: float = Field(default=0.2, ge=0, le=0.5)
+    """The share of your own programs, those of `game.seeds` or `game.tasks`, that is held out if `every` is not 0: at
+    least 10 programs, at most half of them, similar ones together. 0: all are trained on."""
     data: str = ""
     """The folder of the benchmarks' files; empty: the Hugging Face hub. The reserved programs need neither."""
 

@@ -171,6 +171,29 @@ def rlvr() -> Config:
     )
 
 
+def grow() -> Config:
+    """One teacher and one student grow out of your own tasks: half of what is posed is yours (`redqueen grow`)."""
+    game = GameConfig(
+        kinds=("code_o", "code_i"),
+        proposals=20,
+        attempts=8,
+        own_share=0.5,
+        pick="difficulty",
+        references_from="seeds",
+        teacher_reward="novel",
+    )
+    return overnight().model_copy(
+        update={
+            "recipe": "grow",
+            "population": PopulationConfig(teachers=1, students=1),
+            "game": game,
+            "evolution": EvolutionConfig(enabled=False),
+            "evals": EvalsConfig(every=20, limit=250),
+            "run": RunConfig(steps=40, keep_every=10),
+        }
+    )
+
+
 def _of_language(comes_with: Recipe) -> Callable[[], Config]:
     """Returns the function of a recipe that comes with a language."""
 
@@ -188,6 +211,7 @@ RECIPES: dict[str, Callable[[], Config]] = {
     for recipe in (
         quickstart,
         rlvr,
+        grow,
         overnight,
         coder_0_5b,
         coder_1_5b,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+OWN = "own"
+"""The benchmark of the user's own tasks that a run has held out."""
 START = "start"
 """The name of the adapter that all members started from."""
 

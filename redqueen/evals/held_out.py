@@ -15,8 +15,8 @@ from redqueen.base import streams
 from redqueen.config import Config, ConfigError, GameConfig, LeagueConfig
 from redqueen.errors import UserError
 from redqueen.method.judging import ask_attempts
+from redqueen.method.planting import seed_tasks, verified_tasks
 from redqueen.method.prompts import Prompts
-from redqueen.method.self_play import seed_tasks, verified_tasks
 from redqueen.records import Attempted, Kind, Progress, Request, Sampler, SamplingParams, Task, Verifier
 from redqueen.tasks.kinds import Half, Language, find, held_out_kinds, languages, task_on
 

@@ -13,14 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from redqueen.config import Config
-from redqueen.evals.answers import HeldOutAnswer
+from redqueen.evals.answers import OWN, HeldOutAnswer
 from redqueen.evals.benchmarks.benchmark import ProblemSet, form_of
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
-from redqueen.evals.benchmarks.reserved import HALF
+from redqueen.evals.benchmarks.reserved import HALF, SEED, answer_tokens, posed_by_run
 from redqueen.evals.graders.grader import OpenGraders
+from redqueen.evals.held_out import worked_examples
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
-from redqueen.records import Progress, Sampler, Verifier
+from redqueen.records import Progress, Sampler, Task, Verifier
 from redqueen.tasks.kinds import held_out_kinds
 
 
@@ -51,6 +52,8 @@ class TrainingEvaluation:
         Raises UserError if a benchmark is not known or its data cannot be had.
         """
         evals = config.evals
+        self.config = config
+        self.verifier = verifier
         self.loaded = load_held_out(config, verifier)
         self.asked = checksum(self.loaded)
         """Is the same in two runs that are asked the same problems."""
@@ -65,6 +68,24 @@ class TrainingEvaluation:
         )
         self.sampler = sampler
         self.graders = OpenGraders(verifier)
+
+    def add_own(self, tasks: Sequence[Task]) -> None:
+        """Also asks the user's held-out tasks, as far as `evals.limit` allows."""
+        kinds = tuple(dict.fromkeys(task.kind for task in tasks))
+        config = self.config
+        examples = worked_examples(kinds, config.game.shots, SEED, self.verifier)
+        posed = posed_by_run(
+            OWN,
+            tasks[: config.evals.limit],
+            config.model.prompts,
+            config.game,
+            answer_tokens(config.sampling),
+            examples,
+            len(tasks),
+            "held out by the run",
+        )
+        self.loaded.append(posed)
+        self.asked = checksum(self.loaded)
 
     def answers(self, members: Sequence[str], progress: Progress) -> list[HeldOutAnswer]:
         """Returns each member's answer to each problem, by benchmark and then by member."""

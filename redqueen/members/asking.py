@@ -17,8 +17,8 @@ from redqueen.errors import UserError
 from redqueen.jail import CodecError, LiteralError, OversizeError
 from redqueen.members.question import BASE, SEED, task_of_run
 from redqueen.method.judging import ask, cut_off, submit_attempt, submit_proposal
+from redqueen.method.planting import planted_by, verified_seeds
 from redqueen.method.questions import Question, QuestionError, read_question
-from redqueen.method.self_play import planted_by, verified_seeds
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Draft, Kind, Pair, Proposal, Request, Task, Verdict
 from redqueen.run.session import Listener, fit

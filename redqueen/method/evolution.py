@@ -14,10 +14,10 @@ from redqueen.engine.policy import MemberPolicy
 from redqueen.method.fitness import Fitness, game_learnability, named_fitness
 from redqueen.method.games import Par, match_score, outcome, par_by
 from redqueen.method.hall_of_fame import Champion, champion_of
-from redqueen.method.matchmaking import BANK, Match
+from redqueen.method.matchmaking import Match
 from redqueen.method.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.method.operators.modules import Operator
-from redqueen.method.played_step import PlayedMatch, PlayedStep, ScoredProposal
+from redqueen.method.played_step import PlayedMatch, PlayedStep, ScoredPosed, ScoredProposal
 from redqueen.method.population import AnyRole, Member, Population
 from redqueen.method.rating import Outcome, TrueSkill, inherited
 from redqueen.method.results import Game, Replacement, Standing
@@ -44,6 +44,10 @@ return the same child each time."""
 
 def rate(population: Population, played: PlayedStep, trueskill: TrueSkill, league: LeagueConfig) -> list[Game]:
     """Rates one game for each match, in order, and records mean rewards and learnability for its members."""
+    # Students alone have no games: what they earn at fixed tasks counts for the fitnesses that look at it.
+    for one in played.practised if not played.matches else ():
+        _record_student(population, one.practice.student, one.tasks)
+        population.count_practice(one.practice.student)
     # All matches of the step are part of par before the first is judged by it. So the order of the matches has no
     # effect, and the first step of a run has a par.
     rates = [_solve_rates(match) for match in played.matches]
@@ -77,11 +81,6 @@ def _rate_match(
     # The single agent is teacher and student at once. It has no rival, so there is nothing to rank it by.
     if match.teacher == match.student:
         return Game(match=match, score=score, outcome=None)
-    # Fixed tasks have no author to be rated against. What the student earned counts for the fitnesses that look at it.
-    if match.teacher == BANK:
-        _record_student(population, match, played.proposals)
-        population.count_practice(match.student)
-        return Game(match=match, score=score, outcome=None)
     result = outcome(score, band) if score is not None else _forfeit(played)
     # A match that the machine lost is not a game and says nothing about either side, not even by its invalid proposals.
     if result is not None:
@@ -110,17 +109,17 @@ def _record_game(population: Population, match: Match, paid: Sequence[ScoredProp
     invalid = [0.0] * (len(paid) - len(solve_rates))
     teacher_rewards = [proposal.reward for proposal in paid if proposal.reward is not None]
     population.record_game(match.teacher, fmean(teacher_rewards), game_learnability([*solve_rates, *invalid]))
-    _record_student(population, match, paid)
+    _record_student(population, match.student, paid)
 
 
-def _record_student(population: Population, match: Match, proposals: Sequence[ScoredProposal]) -> None:
-    """Records mean reward and learnability for the student of a match."""
-    solve_rates = [proposal.solve_rate for proposal in proposals if proposal.solve_rate is not None]
+def _record_student(population: Population, student: str, tasks: Sequence[ScoredProposal | ScoredPosed]) -> None:
+    """Records mean reward and learnability for a student of what it was posed in a match, or in its practice."""
+    solve_rates = [task.solve_rate for task in tasks if task.solve_rate is not None]
     # If every proposal was invalid, the student won without having played a task, and there is nothing to record.
-    attempts = chain.from_iterable(proposal.attempts for proposal in proposals)
+    attempts = chain.from_iterable(task.attempts for task in tasks)
     student_rewards = [attempt.reward for attempt in attempts if attempt.reward is not None]
     population.record_game(
-        match.student,
+        student,
         fmean(student_rewards) if student_rewards else None,
         game_learnability(solve_rates) if solve_rates else None,
     )

@@ -50,9 +50,6 @@ def uniform(odds: Odds) -> float:
 ROUND_ROBIN = "round_robin"
 WEIGHTS: dict[str, Weight] = {"balanced": balanced, "hard": hard, "uniform": uniform}
 
-BANK = "bank"
-"""Stands for the teacher where students are alone: their tasks come from the task bank."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
@@ -65,7 +62,7 @@ class Match:
     id: str
     """The step and the position in it; the ids of the match's proposals and tasks start with it."""
     teacher: str
-    """A member's or a champion's name, or `BANK`."""
+    """A member's or a champion's name."""
     student: str
     """A member's or a champion's name."""
 

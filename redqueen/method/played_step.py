@@ -11,10 +11,11 @@ from itertools import chain
 
 from redqueen.config import GameConfig
 from redqueen.method.judging import faults_of, withdrawn
-from redqueen.method.matchmaking import BANK, Match
-from redqueen.method.rewards import solve_rate, student_reward, teacher_reward
+from redqueen.method.matchmaking import Match
+from redqueen.method.practice import Practice, note_attempts
+from redqueen.method.rewards import is_judged, solve_rate, student_reward, teacher_reward
 from redqueen.method.task_bank import TaskBank
-from redqueen.records import Attempted, GradedRollout, Proposed
+from redqueen.records import Attempted, GradedRollout, PosedTask, Proposed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class ScoredProposal:
 
     proposed: Proposed
     reward: float | None
-    """None if the machine lost the proposal or all its attempts, and for a task of the task bank."""
+    """None if the machine lost the proposal or all its attempts."""
     solve_rate: float | None
     """None if no attempt could be judged: the proposal is not a valid task, the machine failed, or the task was
     withdrawn because its program gave other results when it ran again."""
@@ -50,19 +51,43 @@ class PlayedMatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredPosed:
+    """A fixed task with the attempts at it."""
+
+    posed: PosedTask
+    solve_rate: float | None
+    """None if no attempt could be judged."""
+    attempts: tuple[ScoredAttempt, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Practised:
+    """A student with the fixed tasks that it was posed."""
+
+    practice: Practice
+    tasks: tuple[ScoredPosed, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlayedStep:
     """A step's matches when everything is judged and paid, in the order in which they were drawn."""
 
     step: int
     matches: tuple[PlayedMatch, ...]
+    practised: tuple[Practised, ...] = ()
 
     @property
     def proposals(self) -> list[ScoredProposal]:
         return list(chain.from_iterable(match.proposals for match in self.matches))
 
     @property
+    def posed(self) -> list[ScoredPosed]:
+        """The fixed tasks."""
+        return list(chain.from_iterable(one.tasks for one in self.practised))
+
+    @property
     def attempts(self) -> list[ScoredAttempt]:
-        return list(chain.from_iterable(proposal.attempts for proposal in self.proposals))
+        return list(chain.from_iterable(task.attempts for task in (*self.proposals, *self.posed)))
 
     def graded(self) -> list[GradedRollout]:
         """Returns all rollouts that have a reward, teachers' first."""
@@ -84,6 +109,8 @@ def score_step(
     attempted: Sequence[Attempted],
     task_bank: TaskBank,
     pay: GameConfig,
+    practices: Sequence[Practice] = (),
+    posed: Sequence[PosedTask] = (),
 ) -> PlayedStep:
     """Returns the step's tree with solve rates and rewards, and adds its valid tasks to the task bank.
 
@@ -106,8 +133,34 @@ def score_step(
     for attempt in attempted:
         if attempt.task.id in faults:
             task_bank.remove(attempt.task.program)
+    at_fixed = [(one, attempts.get(one.task.id, [])) for one in posed]
+    note_attempts(task_bank, [(one, _right(own)) for one, own in at_fixed], step)
+    practised = [
+        Practised(
+            practice=practice,
+            tasks=tuple(_score_posed(one, own, pay) for one, own in at_fixed if one.practice == practice.id),
+        )
+        for practice in practices
+    ]
     played = [PlayedMatch(match=match, proposals=tuple(scored[match.id])) for match in matches]
-    return PlayedStep(step=step, matches=tuple(played))
+    return PlayedStep(step=step, matches=tuple(played), practised=tuple(practised))
+
+
+def _right(attempts: Sequence[Attempted]) -> list[bool]:
+    """Returns which of the judged attempts are right."""
+    return [attempt.verdict.status == "correct" for attempt in attempts if is_judged(attempt.verdict)]
+
+
+def _score_posed(posed: PosedTask, attempts: Sequence[Attempted], pay: GameConfig) -> ScoredPosed:
+    return ScoredPosed(
+        posed=posed,
+        solve_rate=solve_rate([attempt.verdict for attempt in attempts]),
+        attempts=_paid(attempts, pay),
+    )
+
+
+def _paid(attempts: Sequence[Attempted], pay: GameConfig) -> tuple[ScoredAttempt, ...]:
+    return tuple(ScoredAttempt(attempted=attempt, reward=student_reward(attempt, pay)) for attempt in attempts)
 
 
 def _score(proposed: Proposed, attempts: Sequence[Attempted], task_bank: TaskBank, pay: GameConfig) -> ScoredProposal:
@@ -117,12 +170,10 @@ def _score(proposed: Proposed, attempts: Sequence[Attempted], task_bank: TaskBan
     novel = task is not None and task_bank.is_novel(task)
     if task is not None:
         task_bank.add(task, rho)
-    # No teacher is paid for a task of the task bank.
-    reward = None if proposed.rollout.member == BANK else teacher_reward(proposed, rho, novel, pay)
     return ScoredProposal(
         proposed=proposed,
-        reward=reward,
+        reward=teacher_reward(proposed, rho, novel, pay),
         solve_rate=rho,
         novel=novel,
-        attempts=tuple(ScoredAttempt(attempted=attempt, reward=student_reward(attempt, pay)) for attempt in attempts),
+        attempts=_paid(attempts, pay),
     )

@@ -1,82 +1,131 @@
-"""Students alone: fixed tasks in the task bank, which students are posed in turn, in place of teachers' proposals."""
+"""Fixed tasks, the user's own or the seeds: which of them each student is posed in a step.
+
+Students alone are posed nothing else. With teachers, `game.own_share` of a student's tasks are fixed ones; these count
+in no game, pay no teacher, and are never withdrawn.
+
+`game.pick=in_turn` poses all of a kind before one comes again. `game.pick=difficulty` draws by how much a task can
+still teach, which others call difficulty pools or dynamic sampling (DAPO, arXiv:2503.14476) and prioritized replay
+(PLR, arXiv:2010.03934). Of each task it keeps how many attempts solved it and how many there were, s and n, which
+halve every `HALF_LIFE` rounds of the pool; with p = (s + 1/2) / (n + 1), a task is drawn with a weight of 4 p (1 - p),
+at least `FLOOR`. So a contested task is posed often. One that is always or never solved rests, and comes back as what
+is known of it fades: an unknown task has the weight 1.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from redqueen.base import streams
-from redqueen.method.judging import judge_proposals
-from redqueen.method.matchmaking import BANK, Match
-from redqueen.method.seeds import SeedError
-from redqueen.method.self_play import SelfPlay, refuse_lost
-from redqueen.records import Attempted, Completion, Draft, Progress, Proposal, Proposed, Rollout, Task, Verdict
+from redqueen.config import GameConfig, PopulationConfig
+from redqueen.method.task_bank import Entry, TaskBank
+from redqueen.records import Kind, PosedTask
+
+HALF_LIFE = 3.0
+"""In rounds; a round is as many posed tasks as the kind has."""
+FLOOR = 0.05
+"""The least weight of a task, where a contested one has 1."""
 
 
-def add_fixed_tasks(play: SelfPlay, tasks: Sequence[Task], source: str) -> int:
-    """Adds tasks from elsewhere to the task bank, as far as the verifier finds them valid here.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Practice:
+    """A student that is posed fixed tasks in a step."""
 
-    Returns how many it left out: invalid here, with other outputs, similar to reserved programs, or there already.
-    Raises SeedError, which names the `source`, if one of the run's kinds has no task then.
-    """
-    proposals: list[Proposal] = []
-    for number, task in enumerate(tasks):
-        draft = Draft(task.program, tuple(pair.input for pair in task.pairs), task.message)
-        proposals.append(Proposal(id=f"fixed-{number}", kind=task.kind, author=BANK, step=0, draft=draft))
-    kinds = play.config.game.kinds
-    judged = judge_proposals(play.verifier, proposals)
-    refuse_lost([verdict for verdict, _ in judged])
-    added = 0
-    for task, (_, verified) in zip(tasks, judged, strict=True):
-        # The file's outputs may be of another version of Python, or made up.
-        if task.kind in kinds and verified is not None and verified.pairs == task.pairs:
-            added += play.task_bank.add(verified, None)
-    if added > len(play.task_bank):
-        raise SeedError(f"{source} has more than game.bank_size={play.task_bank.capacity} tasks of a kind: raise it")
-    there = {entry.task.kind for entry in play.task_bank.entries()}
-    missing = [kind for kind in kinds if kind not in there]
-    if missing:
-        raise SeedError(
-            f"{source} has no valid task of the kind {' and '.join(missing)}: choose other game.kinds, or other tasks"
-        )
-    return len(tasks) - added
+    id: str
+    """As a match's: the step and the position in it, behind the matches."""
+    student: str
 
 
-def practise(
-    play: SelfPlay, step: int, matches: Sequence[Match], progress: Progress
-) -> tuple[list[Proposed], list[Attempted]]:
-    """Returns the tasks of the task bank that each student is posed, and its attempts at them.
+def practices(students: Iterable[str], step: int, matches: int, count: int) -> list[Practice]:
+    """Returns one practice for each student if it is posed any fixed task, numbered on from the step's matches."""
+    names = list(students) if count else []
+    return [Practice(id=f"{step}.{matches + number}", student=name) for number, name in enumerate(names)]
 
-    A student is posed `game.proposals` tasks of each kind. It meets all of a kind before one comes again.
-    """
-    game = play.config.game
-    posed: list[tuple[Match, Task]] = []
-    for match in matches:
+
+def posed_per_kind(game: GameConfig, population: PopulationConfig) -> int:
+    """Returns how many fixed tasks of each kind a student is posed in a step."""
+    if not population.teachers:
+        return game.proposals
+    # Where a student plays several matches a step, or some do, each is posed what a student needs on average.
+    matches = game.matches or max(population.teachers, population.students)
+    return round(game.own_proposals * matches / population.students)
+
+
+def posed_tasks(
+    bank: TaskBank, game: GameConfig, step: int, chosen: Sequence[Practice], count: int, seed: int
+) -> list[PosedTask]:
+    """Returns `count` fixed tasks of each kind for each practice; fewer if the bank has none of a kind."""
+    posed: list[PosedTask] = []
+    for practice in chosen:
         for kind in game.kinds:
-            order = partial(streams.python, play.seed, "practise", match.student, kind)
-            drawn = play.task_bank.in_turn(kind, (step - 1) * game.proposals, game.proposals, order)
-            # The id of a task names what becomes of it in this match.
-            for number, task in enumerate(drawn):
-                posed.append((match, replace(task, id=f"{match.id}.{kind}.{number}", step=step)))
-    if not posed:
-        raise SeedError("every task of the task bank was withdrawn, since it gave different outputs: choose others")
-    attempted = play.attempt([(match.student, task) for match, task in posed], game.attempts, progress)
-    return [_as_proposed(match, task) for match, task in posed], play.settle(attempted)
+            pool = bank.fixed(kind)
+            if game.pick == "in_turn":
+                drawn = _in_turn(pool, (step - 1) * count, count, (seed, "practise", practice.student, kind))
+            else:
+                half_life = half_life_of(len(pool), count * len(chosen))
+                stream = (seed, "pick", step, practice.student, kind)
+                drawn = _by_difficulty(pool, count, step, half_life, stream)
+            # The id of a task names what becomes of it in this step.
+            for number, entry in enumerate(drawn):
+                task = replace(entry.task, id=f"{practice.id}.{kind}.{number}", step=step)
+                posed.append(PosedTask(practice=practice.id, student=practice.student, task=task))
+    return posed
 
 
-def _as_proposed(match: Match, task: Task) -> Proposed:
-    """Returns a task of the task bank in the place of a proposal; nobody wrote it now, and nobody is paid for it."""
-    completion = Completion(
-        member=BANK, version=0, prompt_ids=(), token_ids=(), logprobs=(), text=task.program, finish_reason="stop"
-    )
-    return Proposed(
-        id=task.id,
-        match=match.id,
-        student=match.student,
-        prompt="",
-        references=(),
-        rollout=Rollout(member=BANK, role="teacher", kind=task.kind, group=task.id, completion=completion),
-        verdict=Verdict("valid", "; ".join(pair.output for pair in task.pairs)),
-        task=task,
-    )
+def half_life_of(pool: int, posed: int) -> float:
+    """Returns after how many steps half is forgotten, where `posed` of a pool of tasks are posed in a step."""
+    return HALF_LIFE * max(1, pool) / posed
+
+
+def weight(entry: Entry, step: int, half_life: float) -> float:
+    """Returns how much a fixed task is wanted in a step, from `FLOOR` to 1."""
+    known = faded(entry, step, half_life)
+    rate = (known.solved + 0.5) / (known.tried + 1.0)
+    return max(FLOOR, 4.0 * rate * (1.0 - rate))
+
+
+def faded(entry: Entry, step: int, half_life: float) -> Entry:
+    """Returns what is still known of a task at a step."""
+    kept = 0.5 ** ((step - entry.posed) / half_life)
+    return replace(entry, solved=kept * entry.solved, tried=kept * entry.tried, posed=step)
+
+
+def note_attempts(bank: TaskBank, results: Iterable[tuple[PosedTask, Sequence[bool]]], step: int) -> None:
+    """Remembers of a step's fixed tasks which of their judged attempts were right."""
+    done = list(results)
+    posed: dict[Kind, int] = {}
+    for one, _ in done:
+        posed[one.task.kind] = posed.get(one.task.kind, 0) + 1
+    for one, right in done:
+        kind = one.task.kind
+        entry = bank.entry_of(one.task)
+        if entry is not None:
+            known = faded(entry, step, half_life_of(len(bank.fixed(kind)), posed[kind]))
+            bank.put(replace(known, solved=known.solved + sum(right), tried=known.tried + len(right)))
+
+
+def _in_turn(pool: Sequence[Entry], first: int, count: int, stream: tuple[str | int, ...]) -> list[Entry]:
+    """Returns `count` entries from the place `first` on, in shuffled rounds that hold each once."""
+    rounds: dict[int, list[Entry]] = {}
+    drawn: list[Entry] = []
+    for index in range(first, first + count if pool else first):
+        number, position = divmod(index, len(pool))
+        if number not in rounds:
+            rounds[number] = list(pool)
+            streams.python(*stream, number).shuffle(rounds[number])
+        drawn.append(rounds[number][position])
+    return drawn
+
+
+def _by_difficulty(
+    pool: Sequence[Entry], count: int, step: int, half_life: float, stream: tuple[str | int, ...]
+) -> list[Entry]:
+    """Draws `count` entries by their weights, each once; a pool of fewer is drawn again."""
+    rng = streams.python(*stream)
+    drawn: list[Entry] = []
+    while pool and len(drawn) < count:
+        # Efraimidis and Spirakis 2006: the largest of u^(1/w) are a draw by weight without replacement.
+        keys = [rng.random() ** (1.0 / weight(entry, step, half_life)) for entry in pool]
+        order = sorted(range(len(pool)), key=lambda index: -keys[index])
+        drawn += [pool[index] for index in order[: count - len(drawn)]]
+    return drawn

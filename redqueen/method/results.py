@@ -17,8 +17,8 @@ class Game:
     score: float | None
     """The mean over the match's tasks of solve rate minus par, in [-1, 1]; None if no task has a solve rate."""
     outcome: Outcome | None
-    """Who won; None if there was no game, and no rating moved: a fault of the machine left nothing to judge, the
-    single agent played itself, or the tasks came from the task bank."""
+    """Who won; None if there was no game, and no rating moved: a fault of the machine left nothing to judge, or the
+    single agent played itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

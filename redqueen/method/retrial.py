@@ -47,7 +47,7 @@ def settled(verifier: Verifier, prompts: Prompts, attempted: Sequence[Attempted]
 
     An attempt that shows a task not to be deterministic gets that status, by which `faults_of` finds the task.
     """
-    attempted = _recovered(verifier, prompts, attempted)
+    attempted = recovered(verifier, prompts, attempted)
     details: dict[int, str] = {}
     again: list[tuple[_Judged, Future[Verdict]]] = []
     for task_id, judged in _by_task(prompts, attempted):
@@ -67,7 +67,7 @@ def settled(verifier: Verifier, prompts: Prompts, attempted: Sequence[Attempted]
     return [_marked(attempt, details.get(place)) for place, attempt in enumerate(attempted)]
 
 
-def _recovered(verifier: Verifier, prompts: Prompts, attempted: Sequence[Attempted]) -> list[Attempted]:
+def recovered(verifier: Verifier, prompts: Prompts, attempted: Sequence[Attempted]) -> list[Attempted]:
     """Returns the attempts; those that the machine lost are judged again, one at a time."""
     # Most were starved: too many programs ran at once. Now nothing else of this run does, so that no task loses its
     # attempts by being slow on a busy machine.

@@ -22,9 +22,8 @@ from dataclasses import dataclass
 
 from redqueen.config import EvolutionConfig
 from redqueen.method.fitness import Fitness, mean_reward
-from redqueen.method.parents import draw_parents
 from redqueen.method.population import Member
-from redqueen.method.survivors import at_risk
+from redqueen.method.ranks import at_risk, draw_parents
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 
 from redqueen.base import streams
+from redqueen.base.futures import then
 from redqueen.base.request_stream import FollowUp, sample_stream
 from redqueen.config import Config
-from redqueen.errors import UserError
-from redqueen.method.judging import ask_attempts, attempt_rollout, judge_proposals, submit_attempt, submit_proposal
+from redqueen.method.judging import ask_attempts, attempt_rollout, submit_attempt, submit_proposal
 from redqueen.method.matchmaking import Match
 from redqueen.method.prompts import Prompts, prompts, work_of
-from redqueen.method.reserved import is_reserved
-from redqueen.method.retrial import settled
-from redqueen.method.seeds import AUTHOR, SeedError
+from redqueen.method.retrial import recovered, settled
 from redqueen.method.task_bank import TaskBank, fingerprint_of
 from redqueen.records import (
     Attempted,
     Completion,
-    Draft,
     Kind,
+    PosedTask,
     Progress,
     Prompt,
-    Proposal,
     Proposed,
     Request,
     Rollout,
@@ -35,7 +31,7 @@ from redqueen.records import (
     Verdict,
     Verifier,
 )
-from redqueen.tasks.kinds import Language, find, languages, task_on
+from redqueen.tasks.kinds import find
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,78 +59,29 @@ class SelfPlay:
         self.task_bank = TaskBank(config.game.bank_size)
         self.seed = config.run.seed
 
-    def add_seed_tasks(self) -> int:
-        """Adds `game.seed_tasks` seed programs in all kinds to the task bank. Returns how many programs it adds."""
-        kinds = self.config.game.kinds
-        least = self.config.game.min_inputs
-        added = planted = 0
-        own = self.config.game.seeds
-        if own is not None and len(languages(kinds)) > 1:
-            raise SeedError(f"{own} is of one language, and game.kinds are of several: choose kinds of one")
-        for language in languages(kinds):
-            tasks = self._seed_programs(language)
-            added += len(tasks)
-            for task in tasks:
-                for kind in kinds:
-                    posed = task_on(task, kind, planted_by(self.seed, task, kind), least)
-                    planted += posed is not None and self.task_bank.add(posed, None)
-        if planted > len(self.task_bank):
-            raise SeedError(f"there are more than game.bank_size={self.task_bank.capacity} seeds of a kind: raise it")
-        self._check_planted()
-        return added
-
-    def _check_planted(self) -> None:
-        """Raises SeedError if a kind cannot be played, since the seeds make no tasks of it."""
-        planted = {entry.task.kind for entry in self.task_bank.entries()}
-        languages_there = [language.name for language in languages(planted)]
-        for name in self.config.game.kinds:
-            kind = find(name)
-            no_start = kind.starts_from_program and kind.language.name not in languages_there
-            # Students alone are posed what is in the task bank; a teacher may begin without references.
-            if name not in planted and (no_start or not self.config.population.teachers):
-                raise SeedError(f"the seed programs make no task of the kind {name}: choose other game.kinds")
-
-    def _seed_programs(self, language: Language) -> list[Task]:
-        """Returns the seed programs of a language that this run starts from, with all their inputs."""
-        most = self.config.game.seed_lines
-        own = self.config.game.seeds
-        drafts = language.seeds(own)
-        # No shipped seed is reserved.
-        numbers = [
-            number
-            for number, draft in enumerate(drafts)
-            if own is None or not is_reserved(draft.program, language.name)
-        ]
-        if not numbers:
-            raise SeedError(f"all programs of {own} are similar to held-out ones: write others")
-        if most is not None:
-            numbers = [number for number in numbers if len(drafts[number].program.splitlines()) <= most]
-        if not numbers:
-            raise SeedError(f"no seed program has at most game.seed_lines={most} lines: use game.seed_lines=none")
-        count = self.config.game.seed_tasks
-        if count == 0:
-            return verified_tasks(self.verifier, {"identity": language.identity}, language)
-        if count is not None and count < len(numbers):
-            numbers = streams.python(self.seed, "seed tasks").sample(numbers, count)
-        # In the order of the files, as all seeds are.
-        chosen = {number: drafts[number] for number in sorted(numbers)}
-        return verified_seeds(self.verifier, chosen, language, own)
-
     def play(
-        self, step: int, matches: Sequence[Match], progress: Progress, on_proposed: Callable[[], None]
+        self,
+        step: int,
+        matches: Sequence[Match],
+        progress: Progress,
+        on_proposed: Callable[[], None],
+        posed: Sequence[PosedTask] = (),
     ) -> tuple[list[Proposed], list[Attempted]]:
-        """Returns `game.proposals` judged proposals of each kind in each match, and the attempts at their valid tasks.
+        """Returns the judged proposals of each kind in each match, and the attempts at their tasks and at fixed ones.
 
-        The matched student makes `game.attempts` attempts at a task. They are sampled as soon as it is verified, while
-        other proposals are still being written, and some are judged twice (`settled`). `on_proposed` is called when the
-        last proposal has been written; `progress` counts proposals before, and attempts from there on.
+        A student makes `game.attempts` attempts at each of its tasks: at the fixed ones that it is `posed`, and at a
+        proposal as soon as that is verified, while others are still being written. Some attempts at proposals are
+        judged twice (`settled`). `on_proposed` is called when the last proposal has been written; `progress` counts
+        proposals before, and attempts from there on.
         """
         # All prompts are made before the first proposal is sampled. So every teacher of a step sees the same task bank,
         # whatever the order in which matches were drawn.
         assignments: list[_Assignment] = []
         for match in matches:
             for kind in self.config.game.kinds:
-                assignments += [self._assign(match, kind, number) for number in range(self.config.game.proposals)]
+                assignments += [
+                    self._assign(match, kind, number) for number in range(self.config.game.teacher_proposals)
+                ]
         sampling = self.config.sampling.params(self.config.sampling.proposal_tokens)
         requests = [
             Request(
@@ -145,13 +92,18 @@ class SelfPlay:
             )
             for assignment in assignments
         ]
-        judging = _Judging(self, step, assignments, progress, on_proposed)
-        completions = sample_stream(self.sampler, requests, judging.submit, len(requests) * self.config.game.attempts)
-        return judging.proposed(completions), self.settle(judging.attempted(completions))
-
-    def settle(self, attempted: Sequence[Attempted]) -> list[Attempted]:
-        """Judges a second time what of a step's attempts has to be (`settled`)."""
-        return settled(self.verifier, self.prompts, attempted, self.seed)
+        attempts = self.config.game.attempts
+        judging = _Judging(self, step, assignments, posed, progress, on_proposed)
+        for one in posed:
+            requests += self.attempt_requests(one.student, one.task, self.pose(one.task), attempts)
+        completions = sample_stream(self.sampler, requests, judging.submit, len(assignments) * attempts)
+        attempted = judging.attempted(completions)
+        # Nobody gains by a fixed task that is solved by chance, so attempts at one are judged again only if they were
+        # lost.
+        at_fixed = len(posed) * attempts
+        practised = recovered(self.verifier, self.prompts, attempted[:at_fixed])
+        played = settled(self.verifier, self.prompts, attempted[at_fixed:], self.seed)
+        return judging.proposed(completions), [*practised, *played]
 
     def attempt(
         self, posed: Sequence[tuple[str, Task]], attempts: int, progress: Progress | None = None
@@ -206,6 +158,7 @@ class _Judging:
         play: SelfPlay,
         step: int,
         assignments: Sequence[_Assignment],
+        posed: Sequence[PosedTask],
         progress: Progress,
         on_proposed: Callable[[], None],
     ) -> None:
@@ -215,8 +168,13 @@ class _Judging:
         self.progress = progress
         self.on_proposed = on_proposed
         self.proposals: dict[int, Future[tuple[Verdict, Task | None]]] = {}
-        # For each attempt in the order in which it was asked for: its proposal, its task and its number.
-        self.places: list[tuple[int, Task, int]] = []
+        # For each attempt in the order in which it was asked for: the place of its task, its task, its number and its
+        # student. Fixed tasks come before the first proposal.
+        self.places = [
+            (place - len(posed), one.task, number, one.student)
+            for place, one in enumerate(posed)
+            for number in range(play.config.game.attempts)
+        ]
         self.attempts: dict[int, Future[Verdict]] = {}
 
     def submit(self, index: int, completion: Completion) -> FollowUp[list[Request]] | None:
@@ -234,6 +192,7 @@ class _Judging:
                 step=self.step,
                 start=assignment.start,
             )
+            judged = then(judged, partial(_refuse_held_out, play.task_bank))
             self.proposals[index] = judged
             self.progress(len(self.proposals), asked)
             if len(self.proposals) == asked:
@@ -253,7 +212,7 @@ class _Judging:
             return []
         student = self.assignments[index].match.student
         count = self.play.config.game.attempts
-        self.places += [(index, task, number) for number in range(count)]
+        self.places += [(index, task, number, student) for number in range(count)]
         return self.play.attempt_requests(student, task, self.play.pose(task), count)
 
     def proposed(self, completions: Sequence[Completion]) -> list[Proposed]:
@@ -288,8 +247,7 @@ class _Judging:
         """Returns the judged attempts in the order of their proposals, whenever they were sampled."""
         attempted: list[Attempted] = []
         for place in sorted(self.attempts, key=lambda place: (self.places[place][0], self.places[place][2])):
-            index, task, number = self.places[place]
-            student = self.assignments[index].match.student
+            _, task, number, student = self.places[place]
             completion = completions[len(self.assignments) + place]
             attempted.append(
                 Attempted(
@@ -303,51 +261,9 @@ class _Judging:
         return attempted
 
 
-def seed_tasks(verifier: Verifier, language: Language, numbers: Sequence[int] | None = None) -> list[Task]:
-    """Returns the shipped seed programs with these numbers, by default all, as `verified_tasks` does."""
-    drafts = language.seeds()
-    chosen = range(len(drafts)) if numbers is None else numbers
-    return verified_seeds(verifier, {number: drafts[number] for number in chosen}, language, None)
-
-
-def planted_by(seed: int, whole: Task, kind: Kind) -> random.Random:
-    """Returns the random generator that chooses which input of a seed program becomes the question in this kind."""
-    return streams.python(seed, "plant", whole.id, kind)
-
-
-def verified_seeds(verifier: Verifier, drafts: Mapping[int, Draft], language: Language, own: str | None) -> list[Task]:
-    """Returns the seeds with these numbers as `verified_tasks` does.
-
-    Raises SeedError, which names the first, if one of the user's file `own` gives no outputs.
-    """
-    tasks = verified_tasks(verifier, {f"seed-{number}": draft for number, draft in drafts.items()}, language)
-    if own is not None and len(tasks) < len(drafts):
-        valid = {task.id for task in tasks}
-        failed = next(draft for number, draft in drafts.items() if f"seed-{number}" not in valid)
-        raise SeedError(
-            f"{len(drafts) - len(tasks)} of {len(drafts)} programs of {own} give no outputs in the sandbox, first "
-            f"'# {failed.message}': try it with redqueen verify"
-        )
-    return tasks
-
-
-def verified_tasks(verifier: Verifier, drafts: Mapping[str, Draft], language: Language) -> list[Task]:
-    """Runs drafts, each under the id that its task gets. Returns those that work, with all inputs and their outputs.
-
-    They are of no kind yet: `TaskKind.of_program` makes tasks of them.
-    """
-    # The language's name stands for that. A kind may need more inputs than a program written by hand has.
-    kind = language.name
-    proposals = [Proposal(id=name, kind=kind, author=AUTHOR, step=0, draft=draft) for name, draft in drafts.items()]
-    judged = judge_proposals(verifier, proposals)
-    refuse_lost([verdict for verdict, _ in judged])
-    return [task for _, task in judged if task is not None]
-
-
-def refuse_lost(verdicts: Sequence[Verdict]) -> None:
-    """Raises UserError if the machine lost some programs: a run that begins without them would be another run."""
-    lost = [verdict for verdict in verdicts if verdict.status == "infra_error"]
-    if lost:
-        raise UserError(
-            f"the sandbox lost {len(lost)} of {len(verdicts)} programs ({lost[0].detail}): see redqueen doctor"
-        )
+def _refuse_held_out(bank: TaskBank, judged: tuple[Verdict, Task | None]) -> tuple[Verdict, Task | None]:
+    """Returns the verdict on a proposal, refused if its task is similar to one of the user's that are held out."""
+    verdict, task = judged
+    if task is None or not bank.is_held_out(task):
+        return verdict, task
+    return replace(verdict, status="forbidden", detail="similar to a task of yours that is held out"), None

@@ -27,15 +27,15 @@ from redqueen.method.advantages import advantages
 from redqueen.method.evolution import rate, replace_weakest, score_held_out, standings_of, update_hall_of_fame
 from redqueen.method.games import par_by
 from redqueen.method.hall_of_fame import Champion, add_champion_matches
-from redqueen.method.matchmaking import BANK, Match, matchmake, numbered
+from redqueen.method.matchmaking import Match, matchmake
 from redqueen.method.played_step import PlayedStep, score_step
 from redqueen.method.population import Population
-from redqueen.method.practice import practise
+from redqueen.method.practice import Practice, posed_per_kind, posed_tasks, practices
 from redqueen.method.rating import Rating, TrueSkill
 from redqueen.method.results import Game, Replacement, Standing
 from redqueen.method.selection import is_evolution_step
 from redqueen.method.self_play import SelfPlay
-from redqueen.records import Attempted, Kind, MemberUpdate, Proposed
+from redqueen.records import Attempted, Kind, MemberUpdate, PosedTask, Proposed
 
 
 class Phases(Protocol):
@@ -78,6 +78,8 @@ class SampledStep:
 
     phases: Phases
     matches: Sequence[Match]
+    practices: Sequence[Practice]
+    posed: Sequence[PosedTask]
     proposed: Sequence[Proposed]
     attempted: Sequence[Attempted]
 
@@ -90,7 +92,7 @@ class StepOutcome:
     games: Sequence[Game]
     par: Mapping[Kind, float]
     ratings: Mapping[str, Rating]
-    """After the games and before the births; the task bank, which is not rated, has the prior."""
+    """After the games and before the births."""
     updates: Sequence[MemberUpdate]
     held_out: Sequence[Attempted]
     standings: tuple[Standing, ...]
@@ -121,11 +123,20 @@ def play_step(
     # matches, which may be drawn while this one learns.
     with phases.phase("solve"):
         bank = state.self_play.task_bank
-        played = score_step(step, sampled.matches, sampled.proposed, sampled.attempted, bank, config.game)
+        played = score_step(
+            step,
+            sampled.matches,
+            sampled.proposed,
+            sampled.attempted,
+            bank,
+            config.game,
+            sampled.practices,
+            sampled.posed,
+        )
         observe(played, sampled.attempted)
         games = rate(population, played, state.trueskill, config.league)
         par = par_by(config.league.game, population.recent_matches)
-        ratings = {**population.ratings(), BANK: Rating()}
+        ratings = population.ratings()
     updates, ahead = _learn(state, step, played, phases)
     # Held-out scores must be there before the ranking, and champions are copied before the births, which may remove
     # the original.
@@ -152,17 +163,18 @@ def play_step(
 def sample_step(state: Coevolution, step: int) -> SampledStep:
     """Draws the matches, and samples and judges their texts. Changes nothing: this may be done a step ahead."""
     phases = state.phases(step)
+    config = state.config
+    play = state.self_play
     with phases.phase("match"):
         matches = _matches(state, step)
-    if not state.config.population.teachers:
-        with phases.phase("solve"):
-            proposed, attempted = practise(state.self_play, step, matches, phases.progress)
-        return SampledStep(phases, matches, proposed, attempted)
+        count = posed_per_kind(config.game, config.population)
+        practising = practices(state.population.players("student"), step, len(matches), count)
+        posed = posed_tasks(play.task_bank, config.game, step, practising, count, config.run.seed)
     # A task is attempted as soon as it is verified, while other proposals are still being written. When the last
-    # proposal is written, the phase changes to `solve`.
-    with phases.phase("propose"):
-        proposed, attempted = state.self_play.play(step, matches, phases.progress, lambda: phases.next("solve"))
-    return SampledStep(phases, matches, proposed, attempted)
+    # proposal is written, the phase changes to `solve`; students alone begin there.
+    with phases.phase("propose" if matches else "solve"):
+        proposed, attempted = play.play(step, matches, phases.progress, lambda: phases.next("solve"), posed)
+    return SampledStep(phases, matches, practising, posed, proposed, attempted)
 
 
 def _learn(
@@ -195,7 +207,7 @@ def _matches(state: Coevolution, step: int) -> list[Match]:
     config = state.config
     seed = config.run.seed
     if not config.population.teachers:
-        return numbered([(BANK, name) for name in state.population.players("student")], step)
+        return []
     drawn = matchmake(
         state.population.players("teacher"),
         state.population.players("student"),

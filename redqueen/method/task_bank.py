@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from redqueen.config import ReferenceSource
 from redqueen.method.novelty import idea, seed_ideas
-from redqueen.method.reserved import is_reserved
-from redqueen.method.seeds import AUTHOR
+from redqueen.method.seeds import is_fixed, is_reserved
 from redqueen.records import Kind, Task
 from redqueen.tasks.kinds import find
 
 NEWEST = 64
 """How many of a kind's latest tasks references are drawn from with the source "newest"."""
+
+Likeness = tuple[str, str]
+"""A language and a shape: equal for programs of the language that are similar up to names and constants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +26,18 @@ class Entry:
 
     task: Task
     rho: float | None
-    """The solve rate when the task was played, in [0, 1]; None for a seed."""
+    """The solve rate when the task was played, in [0, 1]; None for a fixed task."""
+    # What is known of a fixed task that was posed (`redqueen.method.practice`).
+    solved: float = 0.0
+    """The attempts that solved it; what is old counts less."""
+    tried: float = 0.0
+    """All judged attempts at it, counted alike."""
+    posed: int = 0
+    """The last step that posed it."""
 
 
 class TaskBank:
-    """Holds each task once; when a kind is full, its oldest task that is no seed is dropped.
+    """Holds each task once; when a kind is full, its oldest task that is not fixed is dropped.
 
     Two tasks of a kind are the same if they have the same program (in normal form), inputs and message.
     """
@@ -41,13 +50,24 @@ class TaskBank:
         self._tasks: dict[Kind, list[Task]] = {}
         # How many tasks of a kind have an idea, which stays known as long as one of them is here.
         self._ideas: dict[Kind, Counter[str]] = {}
+        # The languages and shapes of the user's tasks that are held out.
+        self._held_out: frozenset[Likeness] = frozenset()
+
+    def hold_out(self, likenesses: Iterable[Likeness]) -> None:
+        """Refuses from here on all programs of these likenesses."""
+        self._held_out = frozenset(likenesses)
+
+    def is_held_out(self, task: Task) -> bool:
+        """Returns whether a task is similar to one of the user's that are held out."""
+        return bool(self._held_out) and likeness_of(task) in self._held_out
 
     def add(self, task: Task, rho: float | None) -> bool:
         """Adds a task unless the bank holds it already. Returns whether it was added.
 
-        A program similar to a reserved one is never added, so that no reference and no worked example is one.
+        A program similar to a reserved or a held-out one is never added, so that no reference and no worked example is
+        one.
         """
-        if is_reserved(task.program, task.kind):
+        if is_reserved(task.program, task.kind) or self.is_held_out(task):
             return False
         shelf = self._entries.setdefault(task.kind, {})
         identity = _identity(task)
@@ -57,20 +77,20 @@ class TaskBank:
         self._tasks.pop(task.kind, None)
         self._ideas.setdefault(task.kind, Counter())[idea(task)] += 1
         if len(shelf) > self.capacity:
-            # A dictionary keeps the order of insertion, so the first key is the oldest task. Seeds stay while there are
-            # others, since references may be drawn from seeds alone.
-            written = (identity for identity, entry in shelf.items() if entry.task.author != AUTHOR)
+            # A dictionary keeps the order of insertion, so the first key is the oldest task. Fixed ones stay while
+            # there are others: references may be drawn from them alone, and students are posed them.
+            written = (identity for identity, entry in shelf.items() if not is_fixed(entry.task))
             self._drop(task.kind, next(written, next(iter(shelf))))
         return True
 
     def remove(self, program: str) -> int:
-        """Drops every task on this program, of any kind and in any spelling. Returns how many. Seeds stay."""
-        # A seed is the project's own and does repeat its outputs. The bank may hold nothing else.
+        """Drops every task on this program, of any kind and in any spelling. Returns how many. Fixed ones stay."""
+        # A fixed task did repeat its outputs when it was planted. The bank may hold nothing else.
         dropped = 0
         for kind, shelf in list(self._entries.items()):
             name = find(kind).language.fingerprint(program)
             for identity, entry in list(shelf.items()):
-                if entry.task.author != AUTHOR and fingerprint_of(entry.task) == name:
+                if not is_fixed(entry.task) and fingerprint_of(entry.task) == name:
                     self._drop(kind, identity)
                     dropped += 1
         return dropped
@@ -93,7 +113,7 @@ class TaskBank:
         A program like a reserved one is never novel. The bank refuses it, so otherwise every repetition would count as
         new.
         """
-        if is_reserved(task.program, task.kind):
+        if is_reserved(task.program, task.kind) or self.is_held_out(task):
             return False
         ideas = self._ideas.get(task.kind, ())
         name = idea(task)
@@ -104,12 +124,12 @@ class TaskBank:
     ) -> list[Task]:
         """Returns up to `count` tasks of `kind` with different programs.
 
-        `source` limits the draw to the seeds or to the `NEWEST` latest tasks. `without` is the fingerprint of a program
-        that is left out.
+        `source` limits the draw to the fixed tasks or to the `NEWEST` latest ones. `without` is the fingerprint of
+        a program that is left out.
         """
         tasks = self._shelf(kind)
         if source == "seeds":
-            tasks = [task for task in tasks if task.author == AUTHOR]
+            tasks = [task for task in tasks if is_fixed(task)]
         elif source == "newest":
             tasks = tasks[-NEWEST:]
         drawn: list[Task] = []
@@ -123,24 +143,17 @@ class TaskBank:
                 drawn.append(task)
         return drawn
 
-    def in_turn(self, kind: Kind, first: int, count: int, order: Callable[[int], random.Random]) -> list[Task]:
-        """Returns `count` tasks of `kind` from the place `first` on, in rounds that hold each task once.
+    def fixed(self, kind: Kind) -> list[Entry]:
+        """Returns the fixed tasks of a kind, in the order in which they were planted."""
+        return [entry for entry in self._entries.get(kind, {}).values() if is_fixed(entry.task)]
 
-        `order` gives the random numbers that a round, counted from 0, is shuffled by. A task that is removed changes
-        the rounds. There are none if the bank has no task of the kind.
-        """
-        tasks = self._shelf(kind)
-        if not tasks:
-            return []
-        rounds: dict[int, list[Task]] = {}
-        chosen: list[Task] = []
-        for index in range(first, first + count):
-            number, position = divmod(index, len(tasks))
-            if number not in rounds:
-                rounds[number] = list(tasks)
-                order(number).shuffle(rounds[number])
-            chosen.append(rounds[number][position])
-        return chosen
+    def entry_of(self, task: Task) -> Entry | None:
+        """Returns the entry of a task, whatever its id is now; None if the bank does not hold it."""
+        return self._entries.get(task.kind, {}).get(_identity(task))
+
+    def put(self, entry: Entry) -> None:
+        """Replaces what is known of a task that the bank holds."""
+        self._entries[entry.task.kind][_identity(entry.task)] = entry
 
     def _shelf(self, kind: Kind) -> list[Task]:
         """Returns the tasks of a kind, oldest first."""
@@ -172,6 +185,7 @@ class TaskBank:
         self._ideas = {}
         for entry in entries:
             self.add(entry.task, entry.rho)
+            self.put(entry)
 
     def __len__(self) -> int:
         return sum(map(len, self._entries.values()))
@@ -180,6 +194,12 @@ class TaskBank:
 def fingerprint_of(task: Task) -> str:
     """Returns a hash that is equal for two spellings of a task's program."""
     return find(task.kind).language.fingerprint(task.program)
+
+
+def likeness_of(task: Task) -> Likeness:
+    """Returns what is equal for tasks on similar programs."""
+    language = find(task.kind).language
+    return language.name, language.shape(task.program)
 
 
 def _identity(task: Task) -> tuple[str, ...]:

@@ -31,9 +31,8 @@ from redqueen.engine.policy import MemberPolicy, open_policy
 from redqueen.evals.benchmarks.registry import check_benchmarks
 from redqueen.evals.held_out import check_held_out
 from redqueen.method.prompt_lengths import prompt_lengths
-from redqueen.method.reserved import is_reserved
 from redqueen.method.reward_probe import check_advantage, check_rewards
-from redqueen.method.seeds import seeds_of
+from redqueen.method.seeds import is_reserved, seeds_of
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Verifier
 from redqueen.run.recording.environment import environment, session
@@ -312,11 +311,17 @@ def _begin(trainer: Trainer, listener: Listener) -> None:
     source = trainer.config.game.tasks
     what = "the seed programs" if source is None else f"the tasks of {source}"
     listener.note(f"checking {what} in the sandbox ({trainer.self_play.verifier.tier} isolation) ...")
-    left_out = trainer.begin(None if source is None else fixed_tasks(Path(source)), listener.progress)
-    if left_out:
+    planted = trainer.begin(None if source is None else fixed_tasks(Path(source)), listener.progress)
+    if planted.held_out:
+        held_out = {task.program for task in planted.held_out}
         listener.note(
-            f"{left_out} of them were left out: they are invalid or give other outputs here, are similar to held-out "
-            "programs, are there twice, or of other kinds than game.kinds"
+            f"{len(held_out)} of your {len(held_out) + planted.programs} programs are held out, similar ones together: "
+            f"students are tested on them ({len(planted.held_out)} tasks), and nothing is trained on them (evals.own)"
+        )
+    if planted.left_out:
+        listener.note(
+            f"{planted.left_out} of them were left out: they are invalid or give other outputs here, are similar to "
+            "held-out programs, are there twice, or of other kinds than game.kinds"
         )
 
 

@@ -22,12 +22,13 @@ from redqueen.evals.held_out import HeldOutEvaluation, run_evaluation
 from redqueen.evals.in_training import TrainingEvaluation
 from redqueen.method.behaviour import Behaviour, behaviours
 from redqueen.method.evolution import standings_of
+from redqueen.method.planting import Planted, plant_seeds, plant_tasks
 from redqueen.method.played_step import PlayedStep
 from redqueen.method.population import AnyRole, Population
-from redqueen.method.practice import add_fixed_tasks
 from redqueen.method.rating import TrueSkill
 from redqueen.method.self_play import SelfPlay
 from redqueen.method.step import Coevolution, SampledStep, play_step
+from redqueen.method.task_bank import likeness_of
 from redqueen.method.workings import true_work
 from redqueen.records import Attempted, Task, Verifier
 from redqueen.run.recording.files import ArchiveRecorder, MetricsRecorder, answer_of
@@ -79,6 +80,7 @@ class Trainer:
         if config.evals.every:
             self.evaluation = TrainingEvaluation(config, self.policy, verifier, base.fingerprint)
         self.start_answers: tuple[HeldOutAnswer, ...] = ()
+        self.own_held_out: tuple[Task, ...] = ()
         self.archive = ArchiveRecorder(directory.archive)
         self.metrics = MetricsRecorder(directory, config.run.metrics)
         self.measures = Measures(config.game.kinds, spread)
@@ -154,18 +156,18 @@ class Trainer:
         self.archive.record(record)
         self.metrics.record(record)
 
-    def begin(self, fixed: Sequence[Task] | None = None, progress: Callable[[int, int], None] = _unheard) -> int:
+    def begin(self, fixed: Sequence[Task] | None = None, progress: Callable[[int, int], None] = _unheard) -> Planted:
         """Makes the first population, fills the task bank and writes the first checkpoint.
 
-        `fixed` are the tasks of `game.tasks`, None without. Returns how many of them were left out. `progress` hears
+        `fixed` are the tasks of `game.tasks`, None without. Returns what became of the fixed tasks. `progress` hears
         how many answers of how many the start has given.
         Raises AdapterError if the starting adapter does not fit the base.
         """
-        left_out = 0
-        if fixed is None:
-            self.self_play.add_seed_tasks()
-        else:
-            left_out = add_fixed_tasks(self.self_play, fixed, f"game.tasks={self.config.game.tasks}")
+        # What is not measured is not held out either.
+        share = self.config.evals.own if self.config.evals.every else 0.0
+        play = self.self_play
+        planted = plant_seeds(play, share) if fixed is None else plant_tasks(play, fixed, share)
+        self._test_on(planted.held_out)
         # All members start near one adapter. The noise tells them apart: two equal adapters would give the same answers
         # to the same prompts, since at one task all members draw the same random numbers.
         start = starting_adapter(self.config, self.policy.shapes())
@@ -179,7 +181,13 @@ class Trainer:
             self.policy.join(member.name, perturb(start, self.config.population.perturbation, noise))
         self.archive.begin(self.population.members.values(), self.start_answers)
         self.save()
-        return left_out
+        return planted
+
+    def _test_on(self, held_out: Sequence[Task]) -> None:
+        """Makes the user's tasks that are held out a part of the evaluation."""
+        self.own_held_out = tuple(held_out)
+        if self.evaluation is not None and held_out:
+            self.evaluation.add_own(held_out)
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
         """Resumes where `saved` was made. Raises CheckpointError if it belongs to another base."""
@@ -191,7 +199,9 @@ class Trainer:
             )
         self.state.population = saved.population
         self.played = saved.step
+        self.self_play.task_bank.hold_out(map(likeness_of, saved.own_held_out))
         self.self_play.task_bank.restore(saved.bank)
+        self._test_on(saved.own_held_out)
         for name in (*self.population.members, *self.population.hall_of_fame):
             self.policy.join(
                 name,
@@ -221,6 +231,7 @@ class Trainer:
                 alpha=self.config.model.alpha,
                 population=self.population,
                 bank=self.self_play.task_bank.entries(),
+                own_held_out=self.own_held_out,
                 adapters={name: self.policy.adapter(name) for name in names},
                 optimizers={name: self.policy.state(name) for name in self.population.members},
                 versions={name: self.policy.version(name) for name in names},

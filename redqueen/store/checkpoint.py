@@ -24,7 +24,7 @@ from redqueen.errors import UserError
 from redqueen.method.hall_of_fame import Champion
 from redqueen.method.population import Member, Population
 from redqueen.method.task_bank import Entry
-from redqueen.records import Kind
+from redqueen.records import Kind, Task
 from redqueen.store.directory import saved_steps
 from redqueen.store.files import LARGE, check_tree, check_within, damage_of, sync
 
@@ -34,6 +34,7 @@ FORMAT = 4
 _MANIFEST = "manifest.json"
 _MEMBERS = TypeAdapter(list[Member])
 _ENTRIES = TypeAdapter(list[Entry])
+_TASKS = TypeAdapter(tuple[Task, ...])
 _HALL = TypeAdapter(list[Champion])
 _MATCHES = TypeAdapter(list[dict[Kind, list[float]]])
 
@@ -59,6 +60,8 @@ class Checkpoint:
     """The scale of the adapters, as PEFT defines it."""
     population: Population
     bank: list[Entry]
+    own_held_out: tuple[Task, ...] = ()
+    """The user's tasks that nothing is trained on."""
     adapters: Mapping[str, Mapping[str, Factors]]
     """Weights by member or champion and by module."""
     optimizers: Mapping[str, Mapping[str, Tensor]]
@@ -144,6 +147,8 @@ def _restored(path: Path, state: Mapping[str, Any]) -> Checkpoint:
         alpha=state["alpha"],
         population=Population(members, state["born"], hall, _MATCHES.validate_python(state["recent_matches"])),
         bank=_ENTRIES.validate_python(state["bank"]),
+        # A checkpoint of an older version has none.
+        own_held_out=_TASKS.validate_python(state.get("own_held_out", ())),
         adapters=adapters,
         optimizers=optimizers,
         versions=state["versions"],
@@ -166,6 +171,7 @@ def _state(checkpoint: Checkpoint) -> dict[str, object]:
         "versions": dict(checkpoint.versions),
         "slots": dict(checkpoint.slots),
         "bank": [asdict(entry) for entry in checkpoint.bank],
+        "own_held_out": [asdict(task) for task in checkpoint.own_held_out],
     }
 
 

@@ -18,7 +18,7 @@ from redqueen.base import optional
 from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.extras.rewards.verifiers_package import module_name
-from redqueen.method.self_play import verified_seeds
+from redqueen.method.planting import verified_seeds
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Draft
 from redqueen.store.dataset.files import column_table, columns, read_rows, rows_at_once

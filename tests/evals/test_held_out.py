@@ -10,8 +10,8 @@ import pytest
 from redqueen.config import Config, ConfigError
 from redqueen.evals.held_out import HeldOutEvaluation, check_held_out, run_evaluation
 from redqueen.method.prompts import prompts
-from redqueen.method.reserved import is_reserved
 from redqueen.method.rewards import scores
+from redqueen.method.seeds import is_reserved
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request, Verdict
 from redqueen.tasks.python import NAMES

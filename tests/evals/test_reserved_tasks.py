@@ -9,7 +9,7 @@ import pytest
 from redqueen.config import SandboxConfig
 from redqueen.errors import UserError
 from redqueen.evals.held_out import most_tasks, reserved_tasks, worked_examples
-from redqueen.method.reserved import is_reserved
+from redqueen.method.seeds import is_reserved
 from redqueen.method.verifier import LocalVerifier
 from redqueen.tasks.kinds import Half
 from redqueen.tasks.python import NAMES

@@ -25,13 +25,21 @@ from redqueen.method.evolution import (
 )
 from redqueen.method.games import Par, par_by
 from redqueen.method.hall_of_fame import Champion, champion_of
-from redqueen.method.matchmaking import BANK, Match
-from redqueen.method.played_step import PlayedMatch, PlayedStep, ScoredAttempt, ScoredProposal
+from redqueen.method.matchmaking import Match
+from redqueen.method.played_step import (
+    PlayedMatch,
+    PlayedStep,
+    Practised,
+    ScoredAttempt,
+    ScoredPosed,
+    ScoredProposal,
+)
 from redqueen.method.population import Population
+from redqueen.method.practice import Practice
 from redqueen.method.rating import Rating, TrueSkill
 from redqueen.method.selection import is_evolution_step
 from redqueen.method.verifier import LocalVerifier
-from redqueen.records import Attempted, Completion, Pair, Proposed, Rollout, Task, Verdict
+from redqueen.records import Attempted, Completion, Pair, PosedTask, Proposed, Rollout, Task, Verdict
 from tests import toy
 
 pytestmark = pytest.mark.integration
@@ -109,6 +117,17 @@ def two_matches() -> PlayedStep:
     hard = game(Match(id="0.0", teacher="T0", student="S0"), [0.25, 0.5])
     easy = game(Match(id="0.1", teacher="T1", student="S1"), [0.75, 1.0])
     return PlayedStep(step=0, matches=(*hard.matches, *easy.matches))
+
+
+def practised(student: str, solve_rate: float) -> PlayedStep:
+    """A step in which a student alone was posed one fixed task."""
+    (alike,) = game(Match(id="0.0", teacher="T0", student=student), [solve_rate]).proposals
+    assert alike.proposed.task is not None
+    posed = PosedTask(practice="0.0", student=student, task=alike.proposed.task)
+    scored = ScoredPosed(posed=posed, solve_rate=solve_rate, attempts=alike.attempts)
+    return PlayedStep(
+        step=0, matches=(), practised=(Practised(practice=Practice(id="0.0", student=student), tasks=(scored,)),)
+    )
 
 
 def test_a_match_is_won_against_the_level_of_the_recent_matches() -> None:
@@ -208,7 +227,7 @@ def test_invalid_proposals_beside_lost_ones_are_not_recorded() -> None:
     assert league.members["T0"].learnability == ()
 
 
-def test_students_alone_end_their_burn_in_by_matches_against_the_bank() -> None:
+def test_students_alone_end_their_burn_in_by_practice() -> None:
     league = table(teachers=0, students=2)
     config = configured(
         *("population.teachers=0", "population.students=2", "league.student_fitness=mean_reward"),
@@ -217,8 +236,7 @@ def test_students_alone_end_their_burn_in_by_matches_against_the_bank() -> None:
     births: list[int] = []
     for step in (1, 2):
         for student in ("S0", "S1"):
-            match = Match(id=f"{step}.{student}", teacher=BANK, student=student)
-            rate(league, game(match, [0.5 if student == "S0" else 1.0]), TrueSkill(), config.league)
+            rate(league, practised(student, 0.5 if student == "S0" else 1.0), TrueSkill(), config.league)
         births.append(len(plan(league, "student", step, config)))
     assert births == [0, 1]
     assert league.members["S0"].games == 0

@@ -7,17 +7,17 @@ from pydantic import TypeAdapter
 
 from redqueen.evals.answers import START
 from redqueen.method.hall_of_fame import champion_of
-from redqueen.method.matchmaking import BANK
 from redqueen.method.names import check_name
 from redqueen.method.population import Member, Population
 from redqueen.method.rating import Rating
-from redqueen.method.seeds import AUTHOR
+from redqueen.method.seeds import AUTHOR, OWN
+from redqueen.store.archive.rows import BANK
 
 
 def test_every_name_that_a_run_gives_is_one() -> None:
     table = Population(born={"teacher": 10**9})
     names = [table.add_member(role, 0).name for role in ("teacher", "student", "both")]
-    names += [champion_of(names[0], "teacher", 10**6, Rating(), None).name, START, BANK, AUTHOR]
+    names += [champion_of(names[0], "teacher", 10**6, Rating(), None).name, START, BANK, AUTHOR, OWN]
     assert [check_name(name) for name in names] == names
 
 

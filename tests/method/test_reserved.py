@@ -11,7 +11,7 @@ import pytest
 import redqueen
 from redqueen.jail import canonical, parse_literal
 from redqueen.method.judging import judge_proposals
-from redqueen.method.reserved import is_reserved
+from redqueen.method.seeds import is_reserved
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Draft, Proposal, Task, Verdict
 from redqueen.tasks.programs.normal_form import shape

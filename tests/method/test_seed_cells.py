@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redqueen.method.behaviour import behaviours
-from redqueen.method.self_play import seed_tasks as all_seed_tasks
+from redqueen.method.planting import seed_tasks as all_seed_tasks
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Kind, Task
 from redqueen.run.recording.measures import signature_of

@@ -14,11 +14,10 @@ from redqueen import plugins
 from redqueen.config import Config, ConfigError, EvolutionConfig
 from redqueen.config.game import ParentSelection, SurvivorSelection
 from redqueen.method.fitness import Fitness, lcb, named_fitness
-from redqueen.method.parents import PARENTS
 from redqueen.method.population import Member
+from redqueen.method.ranks import PARENTS, SURVIVORS
 from redqueen.method.rating import Rating
 from redqueen.method.selection import Birth, plan_births, ranking
-from redqueen.method.survivors import SURVIVORS
 
 MUTATIONS = ("svd_spectral", "full_gaussian")
 CROSSOVERS = ("dare", "slot_swap")

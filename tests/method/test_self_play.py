@@ -16,10 +16,11 @@ from redqueen.config import Config, GameConfig, SandboxConfig
 from redqueen.errors import UserError
 from redqueen.method.judging import ask
 from redqueen.method.matchmaking import Match
+from redqueen.method.planting import plant_seeds, refuse_lost, seed_tasks
 from redqueen.method.played_step import score_step
 from redqueen.method.rewards import solve_rate, teacher_reward
 from redqueen.method.seeds import SeedError
-from redqueen.method.self_play import SelfPlay, refuse_lost, seed_tasks
+from redqueen.method.self_play import SelfPlay
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import (
     Attempted,
@@ -87,11 +88,11 @@ def self_play(texts: str, verifier: LocalVerifier, **game: object) -> SelfPlay:
 
 def test_the_bank_starts_with_as_many_seeds_as_asked_for(verifier: LocalVerifier) -> None:
     few = self_play("a", verifier, seed_tasks=5)
-    assert few.add_seed_tasks() == 5
+    assert plant_seeds(few).programs == 5
     numbers = [int(entry.task.id.split("-")[1]) for entry in few.task_bank.entries()]
     assert numbers == sorted(numbers)
     again = self_play("a", verifier, seed_tasks=5)
-    again.add_seed_tasks()
+    plant_seeds(again)
     assert again.task_bank.entries() == few.task_bank.entries()
 
 
@@ -99,14 +100,14 @@ def test_seeds_of_ones_own_are_checked_before_the_run(verifier: LocalVerifier, t
     file = tmp_path / "own.txt"
     file.write_text("# twice\ndef f(x):\n    return [x, x]\nf(1)\n\n# the first\ndef f(x):\n    return x[0]\nf('ab')\n")
     play = self_play("a", verifier, seeds=str(file))
-    assert play.add_seed_tasks() == 2
+    assert plant_seeds(play).programs == 2
     assert [entry.task.pairs[0].output for entry in play.task_bank.entries()] == ["[1, 1]", "'a'"]
     file.write_text(file.read_text().replace("'ab'", "''"))
     with pytest.raises(SeedError, match=r"1 of 2 programs of .* give no outputs in the sandbox, first '# the first'"):
-        self_play("a", verifier, seeds=str(file)).add_seed_tasks()
+        plant_seeds(self_play("a", verifier, seeds=str(file)))
     file.write_text("# none\ndef f(x):\n    y = x\n    return y\nf(1)\n")
     with pytest.raises(SeedError, match=r"no seed program has at most game\.seed_lines=2 lines"):
-        self_play("a", verifier, seeds=str(file), seed_lines=2).add_seed_tasks()
+        plant_seeds(self_play("a", verifier, seeds=str(file), seed_lines=2))
 
 
 def test_seeds_of_ones_own_that_are_held_out_are_left_out(verifier: LocalVerifier, tmp_path: Path) -> None:
@@ -114,22 +115,22 @@ def test_seeds_of_ones_own_that_are_held_out_are_left_out(verifier: LocalVerifie
     file = tmp_path / "own.txt"
     file.write_text(f"{held_out}\n# the first\ndef f(x):\n    return x[0]\nf('ab')\n")
     play = self_play("a", verifier, seeds=str(file))
-    assert play.add_seed_tasks() == 1
+    assert plant_seeds(play).programs == 1
     assert [entry.task.id for entry in play.task_bank.entries()] == ["seed-1-code_o"]
     file.write_text(held_out)
     with pytest.raises(SeedError, match=r"all programs of .* are similar to held-out ones"):
-        self_play("a", verifier, seeds=str(file)).add_seed_tasks()
+        plant_seeds(self_play("a", verifier, seeds=str(file)))
 
 
 def test_the_seeds_that_the_bank_starts_with_may_be_limited_to_short_ones(verifier: LocalVerifier) -> None:
     play = self_play("a", verifier, seed_tasks=12, seed_lines=2)
-    assert play.add_seed_tasks() == 12
+    assert plant_seeds(play).programs == 12
     assert {len(entry.task.program.splitlines()) for entry in play.task_bank.entries()} == {2}
 
 
 def test_without_seeds_the_bank_starts_with_the_identity(verifier: LocalVerifier) -> None:
     play = self_play("a", verifier, seed_tasks=0, kinds=NAMES)
-    assert play.add_seed_tasks() == 1
+    assert plant_seeds(play).programs == 1
     entries = play.task_bank.entries()
     assert [entry.task.kind for entry in entries] == list(NAMES)
     assert {entry.task.program for entry in entries} == {IDENTITY.program}
@@ -143,7 +144,7 @@ def test_a_seed_with_few_inputs_is_no_task_with_hidden_ones(verifier: LocalVerif
     file = tmp_path / "own.txt"
     file.write_text("\n".join(program.replace("x", "xyzw"[number]) + each for number, each in enumerate(calls)))
     play = self_play("a", verifier, seeds=str(file), kinds=("code_o", "code_f"), min_inputs=4)
-    play.add_seed_tasks()
+    plant_seeds(play)
     tasks = [entry.task for entry in play.task_bank.entries()]
     assert [task.id for task in tasks if task.kind == "code_f"] == ["seed-3-code_f"]
     (whole,) = seed_tasks(verifier, PYTHON, [0])
@@ -157,11 +158,11 @@ def test_seeds_that_the_machine_lost_or_that_do_not_fit_end_the_run_before_it_be
     with pytest.raises(UserError, match="the sandbox lost 1 of 2 programs"):
         refuse_lost([Verdict("valid"), Verdict("infra_error")])
     with pytest.raises(SeedError, match=r"there are more than game\.bank_size=16 seeds of a kind"):
-        self_play("a", verifier, seed_tasks=17, bank_size=16).add_seed_tasks()
+        plant_seeds(self_play("a", verifier, seed_tasks=17, bank_size=16))
     file = tmp_path / "own.txt"
     file.write_text("# the first\ndef f(x):\n    return x[0]\nf('ab')\n")
     with pytest.raises(SeedError, match="is of one language"):
-        self_play("a", verifier, seeds=str(file), kinds=("code_o", "expr_o")).add_seed_tasks()
+        plant_seeds(self_play("a", verifier, seeds=str(file), kinds=("code_o", "expr_o")))
 
 
 def test_seeds_are_planted_though_a_proposal_would_need_more_inputs() -> None:

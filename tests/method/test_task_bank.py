@@ -111,7 +111,7 @@ def test_a_kind_whose_last_task_has_left_is_not_drawn_from() -> None:
         drawn = bank.program("code_f", random.Random(seed))
         assert drawn == task(2)
         assert drawn == again.program("code_f", random.Random(seed))
-    assert bank.in_turn("code_i", 0, 3, random.Random) == []
+    assert bank.fixed("code_i") == []
 
 
 def test_a_removed_program_leaves_with_all_its_tasks_and_may_come_back() -> None:

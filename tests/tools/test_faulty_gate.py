@@ -16,7 +16,7 @@ from redqueen.evals.in_training import load_held_out
 from redqueen.extras.expr.modes import EXPR
 from redqueen.extras.studies.sweep import SweepRun, check_probe
 from redqueen.method.judging import judge_proposals
-from redqueen.method.self_play import seed_tasks
+from redqueen.method.planting import seed_tasks
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Draft, Pair, Proposal
 from redqueen.tasks.kinds import find, task_on

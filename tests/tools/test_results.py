@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from redqueen.config.recipes import configure
-from tools.experiments import CODE, EXPERIMENTS, EXPR, Experiment
+from tools.experiments import CODE, EXPERIMENTS, EXPR, OWN, Experiment
 
 CASES = [
     pytest.param(each, arm, id=f"{each.prefix}{arm}")
-    for each in EXPERIMENTS.values()
+    for each in (CODE, EXPR)
     for arm in each.arms
     if not arm.startswith("W")
 ]
@@ -31,6 +31,17 @@ def test_arms_differ_in_who_plays_and_in_nothing_else(experiment: Experiment, ar
         whole.game.proposals,
         whole.game.attempts,
     )
+
+
+@pytest.mark.parametrize("arm", OWN.arms)
+def test_arms_on_own_tasks_differ_in_who_plays_and_what_is_posed(arm: str) -> None:
+    config = configure(OWN.settings(arm))
+    mixed = configure(OWN.settings("M"))
+    assert (config.run, config.evals, config.learning) == (mixed.run, mixed.evals, mixed.learning)
+    assert config.sampling == mixed.sampling
+    same = {"seed_tasks", "own_share", "pick"}
+    assert config.game.model_dump(exclude=same) == mixed.game.model_dump(exclude=same)
+    assert (config.game.seed_tasks == 32) == (arm != "U")
 
 
 def test_the_arms_that_matter_most_come_first_seed_by_seed() -> None:

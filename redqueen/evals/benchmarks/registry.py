@@ -22,7 +22,7 @@ from redqueen.errors import UserError
 from redqueen.evals.benchmarks import reserved
 from redqueen.evals.benchmarks.benchmark import Benchmark, ProblemSet, Row, Source
 from redqueen.evals.graders.grader import Problem
-from redqueen.method.reserved import Half
+from redqueen.method.seeds import Half
 from redqueen.plugins import PluginError
 from redqueen.records import Kind, Verifier
 from redqueen.tasks.kinds import is_made

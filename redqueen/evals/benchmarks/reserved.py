@@ -11,7 +11,7 @@ from redqueen.config import GameConfig, SamplingConfig
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, ProblemSet, Row, Source, form_of
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.grader import game as game_grader
-from redqueen.evals.held_out import most_tasks, reserved_tasks, worked_examples
+from redqueen.evals.held_out import Examples, most_tasks, reserved_tasks, worked_examples
 from redqueen.method.prompts import prompts
 from redqueen.records import Kind, Prompt, Task, Verifier
 from redqueen.tasks.kinds import Half, names_of_languages
@@ -53,7 +53,25 @@ def load_reserved(
         kinds = names_of_languages(game.kinds)
     every = most_tasks(half, kinds)
     tasks = reserved_tasks(half, kinds, min(limit or every, every), SEED, verifier)
+    origin = f"redqueen {__version__}, half {half}" if half else f"redqueen {__version__}, both halves"
     examples = worked_examples(kinds, game.shots, SEED, verifier)
+    return posed_by_run(name, tasks, template, game, max_tokens, examples, every, origin)
+
+
+def posed_by_run(
+    name: str,
+    tasks: Sequence[Task],
+    template: str,
+    game: GameConfig,
+    max_tokens: int,
+    examples: Examples,
+    available: int,
+    origin: str,
+) -> ProblemSet:
+    """Returns tasks of the game as a benchmark that is posed in the run's own prompts.
+
+    `available` is how many there were before some of them were chosen, `origin` where they came from.
+    """
     formats = prompts(template, game)
 
     def problem(row: Row) -> Problem:
@@ -71,7 +89,7 @@ def load_reserved(
         name=name,
         title=name,
         group="other",
-        source=Source(rows=every),
+        source=Source(rows=available),
         problem=problem,
         pose=pose,
         read=read,
@@ -84,7 +102,7 @@ def load_reserved(
     return ProblemSet(
         benchmark=benchmark,
         problems=[problem({"task": task, "part": task.kind}) for task in tasks],
-        available=every,
-        origin=f"redqueen {__version__}, half {half}" if half else f"redqueen {__version__}, both halves",
+        available=available,
+        origin=origin,
         sha256=hashlib.sha256(content.encode()).hexdigest(),
     )

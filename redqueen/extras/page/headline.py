@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypedDict
 
 from redqueen.base.intervals import LEVEL, Interval, interval_text, mean, t_quantile
+from redqueen.run.recording.metrics.dynamics import OWN_SCORES, SHOWN, sentence
 from redqueen.run.recording.metrics.panel import Line, at, column, contested_share
 
 RECENT = 10
@@ -81,6 +82,10 @@ def better(lines: Sequence[Line], every: int, steps: int) -> HeadlineAnswer:
         text = f"The {len(gains)} students: {100 * average:+.1f} points on average {where}."
     if newborn:
         text += f" Born in that step, so not counted: {', '.join(newborn)}."
+    own = measured[-1].get(OWN_SCORES)
+    if own is not None:
+        said = (sentence(name, own, "YOUR ") for name in list(own["students"])[:SHOWN])
+        text = f"{text} {'; '.join(said)}."
     return _by_gains(gains, problems, text)
 
 

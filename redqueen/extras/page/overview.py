@@ -18,7 +18,16 @@ from redqueen.run.recording.metrics.panel import Line, column, contested_share, 
 _QUESTIONS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (
         "Do students learn?",
-        ("held-out-students", "held-out", "solve-rate", "solve-rate-by-kind", "rewards", "verdicts"),
+        (
+            "held-out-own",
+            "held-out-students",
+            "held-out",
+            "solve-rate",
+            "solve-rate-own",
+            "solve-rate-by-kind",
+            "rewards",
+            "verdicts",
+        ),
         (),
     ),
     ("Are the tasks valid, and worth solving?", ("valid-rate", "rejections", "contested", "guessable"), ("dynamics",)),

@@ -13,14 +13,13 @@ from redqueen.cli.show import answer_text
 from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.extras.page.live_run import LiveRun, UnknownError
-from redqueen.method.matchmaking import BANK
 from redqueen.method.prompts import taken_apart
 from redqueen.method.seeds import AUTHOR
 from redqueen.records import Kind, Status
 from redqueen.store.archive import queries, search
 from redqueen.store.archive.queries import Sort, TaskQuery
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.archive.rows import AttemptRow, MatchRow, MeasureRow, ProposalRow, TaskRow
+from redqueen.store.archive.rows import BANK, AttemptRow, MatchRow, MeasureRow, ProposalRow, TaskRow
 from redqueen.store.archive.search import Where
 from redqueen.store.directory import RunError
 from redqueen.store.files import damage_of
@@ -153,7 +152,7 @@ _FAULTS: dict[Status, str] = {
 def why_proposal(row: ProposalRow, task: TaskRow | None, pay: GameConfig) -> str:
     """Returns why a teacher was paid `row.reward`."""
     if row.teacher == BANK:
-        return "A fixed task: no teacher wrote it, so nobody is paid for it."
+        return "A fixed task: no teacher wrote it, so no teacher is paid for it."
     if row.reward is None:
         return "Not paid: the machine failed, or no attempt could be judged. The proposal counts nowhere."
     if row.status != "valid":

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.method.prompts import prompts
-from redqueen.method.reserved import is_reserved
+from redqueen.method.seeds import is_reserved
 from redqueen.records import Task
 from redqueen.store.dataset.files import fixed_tasks
 

@@ -16,6 +16,7 @@ from redqueen.base import streams
 from redqueen.base.intervals import mean
 from redqueen.config import Config, ModelConfig, PopulationConfig
 from redqueen.errors import UserError
+from redqueen.method.planting import plant_seeds
 from redqueen.method.seeds import AUTHOR
 from redqueen.method.self_play import SelfPlay
 from redqueen.method.task_bank import TaskBank
@@ -85,7 +86,7 @@ def seed_curriculum(config: Config) -> Curriculum:
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
         # Nothing is sampled to plant seeds.
         play = SelfPlay(config, cast(Sampler, None), verifier)
-        play.add_seed_tasks()
+        plant_seeds(play)
     records = [_seed_record(number, entry.task) for number, entry in enumerate(play.task_bank.entries())]
     return Curriculum(run=SEEDS, part=None, records=tuple(records))
 

@@ -27,8 +27,8 @@ from redqueen.evals.held_out import most_tasks, reserved_tasks
 from redqueen.method.advantages import advantages
 from redqueen.method.evolution import OPERATORS
 from redqueen.method.operators import CROSSOVERS
-from redqueen.method.reserved import Half
 from redqueen.method.rewards import student_reward
+from redqueen.method.seeds import Half
 from redqueen.records import Attempted, Completion, GradedRollout, Sample, Task
 from redqueen.store.checkpoint import Checkpoint
 from redqueen.tasks.kinds import held_out_kinds

@@ -20,7 +20,7 @@ from redqueen.config import Config, ConfigError
 from redqueen.config.recipes import configure, match_compute
 from redqueen.errors import UserError
 from redqueen.evals.held_out import most_tasks
-from redqueen.method.reserved import Half
+from redqueen.method.seeds import Half
 from redqueen.store.directory import RunDirectory, RunError
 from redqueen.store.metrics import StepMetrics
 from redqueen.tasks.kinds import held_out_kinds

@@ -110,7 +110,7 @@ def run_transfer(args: Sequence[str], seeds: int, out: Path, jobs: int, *, as_js
     sizes = found[0].counts()
     # The task bank of a stranger holds them all.
     settings.append(f"game.bank_size={max(stranger.game.bank_size, *sizes.values())}")
-    cells = [Combination(one.name, (f"game.tasks={_file(out, one)}",)) for one in found]
+    cells = [Combination(one.name, (f"game.tasks={_file(out, one)}", "evals.own=0")) for one in found]
     # The runs are checked before a file is written.
     strangers = plan_runs(settings, cells, seeds, out)
     _write(out, found)

@@ -21,9 +21,9 @@ from redqueen.engine.adapters.start import starting_adapter
 from redqueen.engine.model.base import Base
 from redqueen.engine.policy import open_policy
 from redqueen.method.judging import ask, submit_proposal
+from redqueen.method.planting import verified_seeds, verified_tasks
 from redqueen.method.prompts import Prompts, prompts
-from redqueen.method.reserved import is_reserved
-from redqueen.method.self_play import verified_seeds, verified_tasks
+from redqueen.method.seeds import is_reserved
 from redqueen.method.warm_start.lessons import Lessons
 from redqueen.method.workings import TracedWorkings
 from redqueen.records import Completion, Kind, Request, Sample, Task, Verdict, Verifier

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from redqueen.evals.answers import HeldOutAnswer
 from redqueen.method.hall_of_fame import Champion
-from redqueen.method.played_step import PlayedStep, ScoredAttempt, ScoredProposal
+from redqueen.method.played_step import PlayedStep, Practised, ScoredAttempt, ScoredPosed, ScoredProposal
 from redqueen.method.population import Member
 from redqueen.method.rating import Rating
 from redqueen.method.results import Game, Standing
@@ -16,6 +16,7 @@ from redqueen.records import Attempted, Task
 from redqueen.run.recording.metrics import step_metrics
 from redqueen.run.recording.recorder import Recorder, StepRecord
 from redqueen.store.archive.rows import (
+    BANK,
     AttemptRow,
     ChampionRow,
     EvaluationRow,
@@ -106,8 +107,14 @@ def _played_rows(played: PlayedStep) -> list[Row]:
         for proposal in match.proposals:
             rows.append(_proposal_row(played.step, match.match.id, proposal))
             if proposal.proposed.task is not None:
-                rows.append(_task_row(played.step, proposal.proposed.task, proposal))
+                rows.append(_task_row(played.step, proposal.proposed.task, proposal.solve_rate, proposal.novel))
             rows += [_attempt_row(played.step, attempt) for attempt in proposal.attempts]
+    for practised in played.practised:
+        rows.append(_practice_row(played.step, practised))
+        for posed in practised.tasks:
+            rows.append(_posed_row(played.step, posed))
+            rows.append(_task_row(played.step, posed.posed.task, posed.solve_rate, novel=False))
+            rows += [_attempt_row(played.step, attempt) for attempt in posed.attempts]
     return rows
 
 
@@ -205,7 +212,46 @@ def _proposal_row(step: int, match: str, scored: ScoredProposal) -> ProposalRow:
     )
 
 
-def _task_row(step: int, task: Task, scored: ScoredProposal) -> TaskRow:
+def _practice_row(step: int, practised: Practised) -> MatchRow:
+    """Returns a practice as a match with the task bank, which is not rated: both sides have the prior."""
+    prior = Rating()
+    return MatchRow(
+        id=practised.practice.id,
+        step=step,
+        teacher=BANK,
+        student=practised.practice.student,
+        score=None,
+        outcome=None,
+        teacher_mu=prior.mu,
+        teacher_sigma=prior.sigma,
+        student_mu=prior.mu,
+        student_sigma=prior.sigma,
+    )
+
+
+def _posed_row(step: int, scored: ScoredPosed) -> ProposalRow:
+    """Returns a fixed task in the place of a proposal, by the task bank; nobody wrote it now, or is paid for it."""
+    task = scored.posed.task
+    return ProposalRow(
+        id=task.id,
+        step=step,
+        match=scored.posed.practice,
+        teacher=BANK,
+        kind=task.kind,
+        prompt="",
+        reference_ids=(),
+        text=task.program,
+        tokens=0,
+        finish_reason="stop",
+        status="valid",
+        output="; ".join(pair.output for pair in task.pairs),
+        detail="",
+        cpu_ms=0.0,
+        reward=None,
+    )
+
+
+def _task_row(step: int, task: Task, solve_rate: float | None, novel: bool) -> TaskRow:
     return TaskRow(
         id=task.id,
         step=step,
@@ -214,8 +260,8 @@ def _task_row(step: int, task: Task, scored: ScoredProposal) -> TaskRow:
         program=task.program,
         pairs=tuple((pair.input, pair.output) for pair in task.pairs),
         message=task.message,
-        rho=scored.solve_rate,
-        novel=scored.novel,
+        rho=solve_rate,
+        novel=novel,
     )
 
 

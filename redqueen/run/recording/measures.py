@@ -90,10 +90,12 @@ class Measures:
         """
         names = set(living)
         valid: list[ToMeasure] = []
-        for proposal in played.proposals:
-            task = proposal.proposed.task
+        # A fixed task was judged when it was planted.
+        every = [(one.proposed.task, one.proposed.verdict) for one in played.proposals]
+        every += [(one.posed.task, Verdict("valid")) for one in played.posed]
+        for task, verdict in every:
             if task is not None and find(task.kind).language.tree(task.program) is not None:
-                valid.append(ToMeasure(played.step, task, proposal.proposed.verdict, behaviours.get(task.id)))
+                valid.append(ToMeasure(played.step, task, verdict, behaviours.get(task.id)))
         # What a task is by itself takes a millisecond and can be computed anywhere. What it is in this run is counted
         # in the order of the tasks.
         rows: list[MeasureRow] = []

@@ -32,8 +32,7 @@ class StepRecord:
     par: Mapping[Kind, float]
     """What the games were judged by; a kind that was never solved has none."""
     ratings: Mapping[str, Rating]
-    """The ratings of all members and champions, after the games and before the births; the task bank, which is not
-    rated, has the prior."""
+    """The ratings of all members and champions, after the games and before the births."""
     held_out: tuple[Attempted, ...]
     """The attempts at the held-out tasks; empty in a step that has none."""
     standings: tuple[Standing, ...]

@@ -18,6 +18,7 @@ from redqueen.base.machine import clock
 from redqueen.records import Kind
 from redqueen.run.recording.heartbeat import Heartbeat
 from redqueen.run.recording.metrics import step_metrics
+from redqueen.run.recording.metrics.dynamics import OWN_SCORES
 from redqueen.run.recording.recorder import Recorder, StepRecord
 from redqueen.run.recording.warnings import Warnings
 from redqueen.store.metrics import StepMetrics
@@ -80,9 +81,11 @@ def headline(line: StepMetrics, *more: str, width: int | None = None) -> str:
         # In sample: on the tasks that the step trains on.
         f"solved in sample {percent(line['solve_rate'])}",
         f"({solved})",
+        _by_author(line),
         f"contested {contested}",
         games,
-        _held_out(line),
+        _held_out(line, "held_out", "held out"),
+        _held_out(line, OWN_SCORES, "YOURS held out"),
         _gpu(line),
         *more,
     ]
@@ -93,13 +96,20 @@ def headline(line: StepMetrics, *more: str, width: int | None = None) -> str:
     return "\n".join([*_broken([fragment for fragment in fragments if fragment], width), *births])
 
 
-def _held_out(line: StepMetrics) -> str:
+def _by_author(line: StepMetrics) -> str:
+    """Returns the solve rates of fixed tasks and of teachers' beside each other, where a step has both."""
+    if line.get("solve_rate_teachers") is None:
+        return ""
+    return f"(fixed:{percent(line['solve_rate_own'])} teachers':{percent(line['solve_rate_teachers'])})"
+
+
+def _held_out(line: StepMetrics, name: str, words: str) -> str:
     """Returns what the students solve of the held-out problems: "held out S0 28%, S1 27% (start 21%)"."""
-    scores = line.get("held_out")
+    scores = line.get(name)
     if scores is None:
         return ""
     students = ", ".join(f"{name} {percent(score['rate'])}" for name, score in scores["students"].items())
-    return f"held out {students} (start {percent(scores['start'])})"
+    return f"{words} {students} (start {percent(scores['start'])})"
 
 
 def _gpu(line: StepMetrics) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from redqueen import extras, plugins
 from redqueen.base.optional import is_installed, missing
 from redqueen.config import Config
-from redqueen.method.played_step import PlayedMatch, PlayedStep, ScoredProposal
+from redqueen.method.played_step import PlayedStep, ScoredPosed, ScoredProposal
 from redqueen.records import Task
 from redqueen.run.recording.recorder import Recorder, Session, StepRecord
 from redqueen.store.directory import RunDirectory
@@ -27,16 +27,16 @@ Row = Mapping[str, str | float | None]
 
 def sampled(played: PlayedStep) -> list[Row]:
     """Returns up to `MOST` valid tasks of a step, evenly spread, in the step's order."""
-    valid: list[tuple[PlayedMatch, ScoredProposal, Task]] = []
-    for match in played.matches:
-        for scored in match.proposals:
-            if scored.proposed.task is not None:
-                valid.append((match, scored, scored.proposed.task))
+    valid: list[tuple[str, ScoredProposal | ScoredPosed, Task]] = []
+    for scored in played.proposals:
+        if scored.proposed.task is not None:
+            valid.append((scored.proposed.student, scored, scored.proposed.task))
+    valid += [(scored.posed.student, scored, scored.posed.task) for scored in played.posed]
     count = min(MOST, len(valid))
     return [_row(*valid[number * len(valid) // count]) for number in range(count)]
 
 
-def _row(match: PlayedMatch, scored: ScoredProposal, task: Task) -> Row:
+def _row(student: str, scored: ScoredProposal | ScoredPosed, task: Task) -> Row:
     texts = [
         f"{attempt.attempted.verdict.status}, paid {attempt.reward}:\n{attempt.attempted.rollout.completion.text}"
         for attempt in scored.attempts
@@ -45,9 +45,9 @@ def _row(match: PlayedMatch, scored: ScoredProposal, task: Task) -> Row:
         "id": task.id,
         "kind": task.kind,
         "author": task.author,
-        "student": match.match.student,
+        "student": student,
         "solve_rate": scored.solve_rate,
-        "teacher_reward": scored.reward,
+        "teacher_reward": scored.reward if isinstance(scored, ScoredProposal) else None,
         "program": task.program,
         "message": task.message,
         "inputs": "\n".join(pair.input for pair in task.pairs),

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from redqueen.method.names import MemberName
 from redqueen.records import FinishReason, Kind, Pair, Role, Status, Task
 
+BANK = "bank"
+"""Stands for the teacher of fixed tasks, which no teacher wrote."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberRow:

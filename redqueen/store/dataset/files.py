@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from redqueen.base.optional import require
 from redqueen.base.plain_files import open_plain
 from redqueen.errors import UserError
-from redqueen.method.matchmaking import BANK
+from redqueen.method.seeds import OWN
 from redqueen.records import Pair, Task
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.dataset.rows import TaskRecord
@@ -207,7 +207,7 @@ def fixed_tasks(source: Path) -> list[Task]:
     else:
         tasks: list[Task] = []
         for number, row in enumerate(exported_rows(source), 1):
-            tasks.append(replace(task_of(row, f"{source}, row {number}"), id=f"row-{number}", author=BANK))
+            tasks.append(replace(task_of(row, f"{source}, row {number}"), id=f"row-{number}", author=OWN))
     if not tasks:
         raise UserError(f"{source} holds no tasks")
     return tasks

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from redqueen.method.reserved import is_reserved
+from redqueen.method.seeds import is_reserved
 from redqueen.records import Kind
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import TaskRow

@@ -122,7 +122,7 @@ def test_a_report_of_students_alone_says_nothing_of_teachers(run: LiveRun, tmp_p
     assert data["tasks"]["best"] == []
     assert {"Who wins?", "Are the tasks new?"}.isdisjoint(panel["question"] for panel in data["overview"]["panels"])
     assert {task["proposal"]["why"] for task in data["tasks"]["typical"]} == {
-        "A fixed task: no teacher wrote it, so nobody is paid for it."
+        "A fixed task: no teacher wrote it, so no teacher is paid for it."
     }
     text = markdown(alone)
     assert "## League" not in text

@@ -50,7 +50,7 @@ def test_a_fixed_task_is_nobodys_and_examples_are_counted_from_one(watched: Path
         archive.execute("UPDATE attempts SET detail = 'output 0 differs'")
     archive.close()
     fixed = ask(page(run), "task", id=name)
-    assert fixed["proposal"]["why"] == "A fixed task: no teacher wrote it, so nobody is paid for it."
+    assert fixed["proposal"]["why"] == "A fixed task: no teacher wrote it, so no teacher is paid for it."
     assert fixed["fixed"]
     assert {attempt["detail"] for attempt in fixed["attempts"]} == {"hidden example 1 differs"}
     assert {attempt["detail"] for attempt in ask(page(run), "task", id=other)["attempts"]} == {"the output differs"}

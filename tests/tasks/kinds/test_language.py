@@ -13,10 +13,10 @@ from redqueen import plugins
 from redqueen.config import Config
 from redqueen.evals.held_out import most_tasks, reserved_tasks
 from redqueen.jail import Outcome, canonical, parse_arguments
+from redqueen.method.planting import plant_seeds
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.method.prompts import prompts
-from redqueen.method.reserved import is_reserved
-from redqueen.method.seeds import SeedError
+from redqueen.method.seeds import SeedError, is_reserved
 from redqueen.method.self_play import SelfPlay
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Draft, Request, Sampler, Task
@@ -162,8 +162,8 @@ def test_a_kind_without_seeds_begins_without_references(
     config = Config().override(["game.kinds=code_x", "game.seed_tasks=2"])
     assert prompt_lengths(config, lambda prompt: len(prompt.text)).attempt == config.sampling.proposal_tokens
     play = SelfPlay(config, cast(Sampler, None), verifier)
-    play.add_seed_tasks()
+    plant_seeds(play)
     assert len(play.task_bank) == 0
     alone = config.override(["population.teachers=0", "league.hall_of_fame=0", "evolution.enabled=false"])
     with pytest.raises(SeedError, match="the seed programs make no task of the kind code_x"):
-        SelfPlay(alone, cast(Sampler, None), verifier).add_seed_tasks()
+        plant_seeds(SelfPlay(alone, cast(Sampler, None), verifier))

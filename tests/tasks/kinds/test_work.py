@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from redqueen.config import GameConfig
+from redqueen.method.planting import verified_tasks
 from redqueen.method.prompts import WorkPrompts, prompts, taken_apart
-from redqueen.method.self_play import verified_tasks
 from redqueen.method.verifier import LocalVerifier, answer_to
 from redqueen.method.workings import TracedWorkings
 from redqueen.records import Draft, Kind, Pair, Task

@@ -9,7 +9,7 @@ from typing import Any
 
 from redqueen.base.intervals import mean
 from redqueen.method.played_step import ScoredProposal
-from redqueen.method.seeds import AUTHOR
+from redqueen.method.seeds import is_fixed
 from redqueen.records import Kind
 from redqueen.run.recording.measures import by_echo, by_few_outputs, by_random
 from redqueen.run.recording.metrics.metric import CountedStep, Metrics
@@ -213,7 +213,7 @@ def novel_rate_by_kind(step: CountedStep) -> dict[Kind, float | None]:
 def seed_references(step: CountedStep) -> float | None:
     """Seeds / references that teachers were shown."""
     references = chain.from_iterable(proposal.proposed.references for proposal in step.proposals)
-    return mean(task.author == AUTHOR for task in references)
+    return mean(is_fixed(task) for task in references)
 
 
 @METRICS.drawn(

@@ -9,7 +9,7 @@ from typing import Any
 
 from redqueen.base.intervals import interval, mean
 from redqueen.base.machine import now
-from redqueen.evals.answers import START, HeldOutAnswer, differences, judged
+from redqueen.evals.answers import OWN, START, HeldOutAnswer, differences, judged
 from redqueen.method.played_step import ScoredAttempt, ScoredProposal
 from redqueen.records import Kind, Verdict
 from redqueen.run.recording.metrics.metric import CountedStep, Metrics, is_valid
@@ -31,6 +31,8 @@ from redqueen.run.recording.metrics.panel import (
 )
 from redqueen.store.metrics import StepMetrics
 
+OWN_SCORES = "held_out_own"
+"""The metric of the user's own held-out tasks."""
 SHOWN = 4
 """The most students that have a sentence each at the end of a run."""
 
@@ -48,14 +50,16 @@ def rates(answers: Sequence[HeldOutAnswer]) -> dict[str, dict[str, float | None]
     return shares
 
 
-def held_out_scores(answers: Sequence[HeldOutAnswer], start: Sequence[HeldOutAnswer]) -> dict[str, Any] | None:
+def held_out_scores(
+    answers: Sequence[HeldOutAnswer], start: Sequence[HeldOutAnswer], *, own: bool = False
+) -> dict[str, Any] | None:
     """Returns the students' scores beside the start's, or None if there is nothing to compare.
 
-    All are over the same problems: those that the machine lost for none of them. A student is left out if it lost every
-    answer of it.
+    They are on the user's `own` held-out tasks, or on all others. All are over the same problems: those that the
+    machine lost for none of them. A student is left out if it lost every answer of it.
     """
-    members = judged(answers)
-    asked = judged(start).get(START, {})
+    members = judged(answer for answer in answers if (answer.benchmark == OWN) == own)
+    asked = judged(answer for answer in start if (answer.benchmark == OWN) == own).get(START, {})
     first = {problem: right for problem, right in asked.items() if all(problem in own for own in members.values())}
     if not members or not first:
         return None
@@ -74,28 +78,36 @@ def held_out_lines(lines: Sequence[StepMetrics]) -> list[str]:
 
     Returns nothing if the run has no evaluation.
     """
-    scores = lines[-1].get("held_out") if lines else None
-    if scores is None:
-        return []
-    fitness = {name: member["fitness"] for name, member in lines[-1]["members"].items()}
-    # By what selection ranks by, and not by the scores themselves: the best of several scores is too good.
-    ranked = sorted(scores["students"], key=lambda name: -(fitness.get(name) or 0.0))
-    sentences = [sentence(name, scores) for name in ranked[:SHOWN]]
-    if len(ranked) > SHOWN:
-        mean = fmean(score["gain"] for score in scores["students"].values())
-        sentences.append(f"all {len(ranked)} students on average: {100 * mean:+.0f}")
-    sentences.append("[..]: 95 % interval over the tasks, which no member was trained or selected on")
+    last = lines[-1] if lines else {}
+    sentences = _sentences(last, "held_out", "")
+    sentences += _sentences(last, OWN_SCORES, "YOUR ")
+    if sentences:
+        sentences.append("[..]: 95 % interval over the tasks, which no member was trained or selected on")
     return sentences
 
 
-def sentence(member: str, scores: Mapping[str, Any]) -> str:
+def _sentences(line: StepMetrics, name: str, whose: str) -> list[str]:
+    scores = line.get(name)
+    if scores is None:
+        return []
+    fitness = {name: member["fitness"] for name, member in line["members"].items()}
+    # By what selection ranks by, and not by the scores themselves: the best of several scores is too good.
+    ranked = sorted(scores["students"], key=lambda name: -(fitness.get(name) or 0.0))
+    sentences = [sentence(name, scores, whose) for name in ranked[:SHOWN]]
+    if len(ranked) > SHOWN:
+        mean = fmean(score["gain"] for score in scores["students"].values())
+        sentences.append(f"all {len(ranked)} students on average: {100 * mean:+.0f}")
+    return sentences
+
+
+def sentence(member: str, scores: Mapping[str, Any], whose: str = "") -> str:
     """Returns a student's score in words: "S2 solves 28 % of 140 held-out tasks, the start 21 %: +7 [2, 12]"."""
     score = scores["students"][member]
     ends = ""
     if score["low"] is not None and score["high"] is not None:
         ends = f" [{100 * score['low']:.0f}, {100 * score['high']:.0f}]"
     return (
-        f"{member} solves {100 * score['rate']:.0f} % of {scores['problems']} held-out tasks, the start "
+        f"{member} solves {100 * score['rate']:.0f} % of {whose}{scores['problems']} held-out tasks, the start "
         f"{100 * scores['start']:.0f} %: {100 * score['gain']:+.0f}{ends}"
     )
 
@@ -141,6 +153,23 @@ def held_out(step: CountedStep) -> dict[str, Any] | None:
     """
     scores = held_out_scores(step.record.answers, step.record.start)
     return None if scores is None else {**scores, "asked": step.record.asked}
+
+
+@METRICS.add(
+    "share",
+    MetricChart(
+        "held-out-own",
+        "Your held-out tasks, by student",
+        "Right answers among the judged ones. The start is the adapter that all members began with. Nothing similar to "
+        "these tasks is trained on.",
+        _students,
+        only=OWN_SCORES,
+    ),
+    optional=True,
+)
+def held_out_own(step: CountedStep) -> dict[str, Any] | None:
+    """The same of your own tasks that the run holds out (`evals.own`); these are not in `held_out`."""
+    return held_out_scores(step.record.answers, step.record.start, own=True)
 
 
 def _benchmarks(lines: Sequence[Line], name: str) -> Curves:
@@ -200,6 +229,29 @@ def solve_rate(step: CountedStep) -> float | None:
 def solve_rate_by_kind(step: CountedStep) -> dict[Kind, float | None]:
     """The same by kind."""
     return step.by_kind(step.answered, _solve_rate)
+
+
+@METRICS.add(
+    "share",
+    MetricChart(
+        "solve-rate-own",
+        "Solve rate of your tasks and of teachers' tasks",
+        f"Correct attempts among the judged ones, in runs that pose fixed tasks. {IN_SAMPLE}",
+        several(fixed="solve_rate_own", teachers="solve_rate_teachers"),
+        only="solve_rate_own",
+    ),
+    optional=True,
+)
+def solve_rate_own(step: CountedStep) -> float | None:
+    """Correct / judged attempts at fixed tasks: your own, or the seeds; only where some are posed."""
+    return _solve_rate(step.answered_own)
+
+
+@METRICS.add("share", optional=True)
+def solve_rate_teachers(step: CountedStep) -> float | None:
+    """The same at teachers' tasks; only where fixed ones are posed too."""
+    fixed = {id(attempt) for attempt in step.answered_own}
+    return _solve_rate([one for one in step.answered if id(one) not in fixed]) if fixed else None
 
 
 @METRICS.add("tasks")

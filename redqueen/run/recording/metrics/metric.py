@@ -15,15 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from redqueen.method.matchmaking import BANK
-from redqueen.method.played_step import ScoredAttempt, ScoredProposal
+from redqueen.method.played_step import ScoredAttempt, ScoredPosed, ScoredProposal
 from redqueen.method.rewards import is_judged
 from redqueen.records import Kind, Rollout
 from redqueen.run.recording.measures import MeasuredTask
 from redqueen.run.recording.metrics.panel import CurvesOf, Line, MetricChart, Panel, Section
 from redqueen.run.recording.recorder import StepRecord
 
-Item = ScoredProposal | ScoredAttempt | Rollout | MeasuredTask
+Item = ScoredProposal | ScoredPosed | ScoredAttempt | Rollout | MeasuredTask
 I = TypeVar("I", bound=Item)  # noqa: E741
 T = TypeVar("T")
 
@@ -40,9 +39,8 @@ class CountedStep:
         self.kinds = record.kinds
         # A champion of the past is no part of the population, so what it wrote counts in no rate.
         self.living = {standing.member.name for standing in record.standings}
-        every = record.played.proposals
-        self.all_proposals = [proposal for proposal in every if proposal.proposed.rollout.member != BANK]
-        """With those of champions. A task of the task bank is no proposal."""
+        self.all_proposals = record.played.proposals
+        """With those of champions."""
         self.all_attempts = record.played.attempts
         """With those of champions."""
         self.proposals = [
@@ -54,18 +52,21 @@ class CountedStep:
         self.valid = [proposal for proposal in self.judged if is_valid(proposal)]
         self.answered = [attempt for attempt in self.attempts if is_judged(attempt.attempted.verdict)]
         """The attempts that are right or wrong."""
+        at_fixed = [attempt for posed in record.played.posed for attempt in posed.attempts]
+        self.answered_own = [attempt for attempt in at_fixed if is_judged(attempt.attempted.verdict)]
+        """Those at fixed tasks."""
         self.rollouts = [proposal.proposed.rollout for proposal in self.proposals]
         """What living members wrote, proposals first."""
         self.rollouts += [attempt.attempted.rollout for attempt in self.attempts]
-        authors = {*self.living, BANK}
-        self.rated = [
+        self.rated_own = [posed for posed in record.played.posed if posed.solve_rate is not None]
+        """The fixed tasks with a solve rate."""
+        self.rated: list[ScoredProposal | ScoredPosed] = [
             proposal
-            for proposal in every
-            if proposal.proposed.rollout.member in authors
-            and proposal.proposed.student in self.living
-            and proposal.solve_rate is not None
+            for proposal in self.proposals
+            if proposal.proposed.student in self.living and proposal.solve_rate is not None
         ]
-        """The tasks of living teachers, or of the task bank, with a solve rate of a living student."""
+        self.rated += self.rated_own
+        """The tasks of living teachers, and fixed ones, with a solve rate of a living student."""
         self.measured = record.measures.tasks
         """The valid tasks of living teachers, as they were measured."""
 
@@ -84,6 +85,8 @@ def is_valid(proposal: ScoredProposal) -> bool:
 def _kind(item: Item) -> Kind:
     if isinstance(item, ScoredProposal):
         return item.proposed.rollout.kind
+    if isinstance(item, ScoredPosed):
+        return item.posed.task.kind
     if isinstance(item, ScoredAttempt):
         return item.attempted.rollout.kind
     return item.kind

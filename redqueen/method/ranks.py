@@ -1,4 +1,4 @@
-"""Parent selection: draws a child's parents from the ranks of the survivors."""
+"""Draws from the ranks of a role's members: who is at risk (survivor selection), and who is a parent of a child."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -6,6 +6,50 @@ from random import Random
 from redqueen import plugins
 from redqueen.config import ConfigError
 from redqueen.method.population import Member
+
+Survivors = Callable[[Sequence[Member], int, int, Random], set[int]]
+"""(members, places, contestants, generator) -> the ranks at risk, `places` of them. Members come fittest first, so 0 is
+the rank of the fittest. All randomness comes from the generator."""
+
+
+def truncation(members: Sequence[Member], places: int, contestants: int, rng: Random) -> set[int]:
+    """Returns the last `places` ranks (Eiben and Smith 2015, section 5.3). Draws nothing."""
+    del contestants, rng
+    return set(range(len(members) - places, len(members)))
+
+
+def weakest_of_groups(members: Sequence[Member], places: int, contestants: int, rng: Random) -> set[int]:
+    """Returns `places` distinct ranks, each the least fit of a random group, so that a weak member may stay.
+
+    A group has `contestants` of the ranks that are left, or all of them if fewer are left.
+    """
+    # The list stays sorted, so a draw depends on the generator alone. A set's order would be an accident.
+    remaining = list(range(len(members)))
+    losers: set[int] = set()
+    for _ in range(places):
+        loser = max(rng.sample(remaining, min(contestants, len(remaining))))
+        remaining.remove(loser)
+        losers.add(loser)
+    return losers
+
+
+SURVIVORS: dict[str, Survivors] = {"truncation": truncation, "tournament": weakest_of_groups}
+
+
+def at_risk(name: str, members: Sequence[Member], places: int, contestants: int, rng: Random) -> set[int]:
+    """Returns the ranks that the rule called `name`, ours or a plugin's, puts at risk.
+
+    Raises ConfigError if they are not `places` different ranks.
+    """
+    if name in SURVIVORS:
+        return SURVIVORS[name](members, places, contestants, rng)
+    ranks: set[int] = set(plugins.find("survivor rule", name)(members, places, contestants, rng))
+    if len(ranks) != places or not ranks <= set(range(len(members))):
+        raise ConfigError(
+            f"the survivor rule '{name}' gave {ranks}: it needs {places} of the ranks below {len(members)}"
+        )
+    return ranks
+
 
 Parents = Callable[[Sequence[Member], int, int, Random], list[int]]
 """(survivors, count, contestants, generator) -> `count` distinct ranks of survivors, which come fittest first: 0 is the
@@ -25,7 +69,7 @@ def rank(survivors: Sequence[Member], count: int, contestants: int, rng: Random)
     return parents
 
 
-def tournament(survivors: Sequence[Member], count: int, contestants: int, rng: Random) -> list[int]:
+def fittest_of_groups(survivors: Sequence[Member], count: int, contestants: int, rng: Random) -> list[int]:
     """Draws each parent as the fittest of a random group of `contestants`, or of all if fewer are left.
 
     Goldberg and Deb 1991, "A comparative analysis of selection schemes used in genetic algorithms".
@@ -44,7 +88,7 @@ def uniform(survivors: Sequence[Member], count: int, contestants: int, rng: Rand
     return rng.sample(range(len(survivors)), count)
 
 
-PARENTS: dict[str, Parents] = {"rank": rank, "tournament": tournament, "uniform": uniform}
+PARENTS: dict[str, Parents] = {"rank": rank, "tournament": fittest_of_groups, "uniform": uniform}
 
 
 def draw_parents(name: str, survivors: Sequence[Member], count: int, contestants: int, rng: Random) -> list[int]:

@@ -1,0 +1,71 @@
+"""`redqueen grow`: what a file of one's own tasks holds, as settings of a run and as the first lines of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from redqueen.config import Config
+from redqueen.config.recipes import configure
+from redqueen.errors import UserError
+from redqueen.method.planting import held_out_of
+from redqueen.method.practice import posed_per_kind
+from redqueen.method.seeds import seeds_of
+from redqueen.method.task_bank import fingerprint_of, likeness_of
+from redqueen.records import Task
+from redqueen.run.recording.plain_console import PlainConsole
+from redqueen.store.dataset.files import FORMATS, fixed_tasks
+from redqueen.store.files import quoted
+from redqueen.tasks.kinds import languages
+
+
+def grown(file: Path, overrides: Sequence[str], steps: int | None, model: str | None) -> Config:
+    """Returns the recipe `grow` on a file: rows of tasks, a run's folder, or seed programs.
+
+    Raises UserError if it is none of these, with the row or the line.
+    """
+    if not file.exists():
+        raise UserError(f"{file} does not exist: give a file of tasks or programs (redqueen tasks import makes one)")
+    own = [f"game.seeds={file}"]
+    if file.is_dir() or file.suffix in FORMATS:
+        kinds = ",".join(dict.fromkeys(task.kind for task in fixed_tasks(file)))
+        own = [f"game.tasks={file}", f"game.kinds={kinds}"]
+    return configure(["grow", *own, *overrides], steps, model)
+
+
+def introduce_own(config: Config) -> None:
+    """Prints what was found, what is held out, what a step has, and what is compared. Raises UserError."""
+    console = PlainConsole(soft_wrap=True)
+    game = config.game
+    source, tasks = _own_tasks(config)
+    programs = {(likeness_of(task), fingerprint_of(task)) for task in tasks}
+    alike = {likeness for likeness, _ in programs}
+    share = config.evals.own if config.evals.every else 0.0
+    held = held_out_of(programs, share)
+    held_out = sum(likeness in held for likeness, _ in programs)
+    console.print(
+        f"found: {len(programs)} different programs in {source}, {len(alike)} up to names and constants; they are "
+        f"posed as {', '.join(game.kinds)}"
+    )
+    console.print(f"held out: {held_out} of them; nothing is trained on these or on what is similar (evals.own)")
+    own = posed_per_kind(game, config.population) * len(game.kinds)
+    teachers = game.teacher_proposals * len(game.kinds) if config.population.teachers else 0
+    console.print(
+        f"a step: each student is posed {own} of your tasks and up to {teachers} that a teacher makes of them, with "
+        f"{game.attempts} attempts each; {config.run.steps} steps. How long they take is said after the first one"
+    )
+    console.print(
+        "compared: what the students solve of your held-out tasks, with what the start solves. What teachers add, this "
+        f"tells: redqueen train grow game.{'tasks' if game.tasks else 'seeds'}={quoted(source)} population.teachers=0"
+    )
+
+
+def _own_tasks(config: Config) -> tuple[str, list[Task]]:
+    """Returns the name of the user's file, and what it holds, without judging it."""
+    game = config.game
+    if game.tasks is not None:
+        return game.tasks, [task for task in fixed_tasks(Path(game.tasks)) if task.kind in game.kinds]
+    (language,) = languages(game.kinds)
+    return str(game.seeds), [
+        Task(id="", kind=language.name, author="", step=0, program=draft.program, pairs=()) for draft in seeds_of(game)
+    ]
