@@ -66,7 +66,11 @@ def judge(
 def _values(sandbox: Sandbox, program: str, cases: Sequence[Case], limits: Limits) -> Outcome:
     """Returns the outcome of the tests that ask for values."""
     asked = [(case.asked, case.arguments) for case in cases]
-    outcome = sandbox.submit(values_job(program, asked, limits)).result()
+    return decided(cases, sandbox.submit(values_job(program, asked, limits)).result())
+
+
+def decided(cases: Sequence[Case], outcome: Outcome) -> Outcome:
+    """Returns what a program's values, or the texts that it printed, say of the tests that asked for them."""
     for case, text in zip(cases, outcome.outputs, strict=False):
         # A wrong value decides, whatever the program did after it.
         if not case.accepts(text):

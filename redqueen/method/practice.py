@@ -12,6 +12,7 @@ from redqueen.method.matchmaking import BANK, Match
 from redqueen.method.seeds import SeedError
 from redqueen.method.self_play import SelfPlay, refuse_lost
 from redqueen.records import Attempted, Completion, Draft, Progress, Proposal, Proposed, Rollout, Task, Verdict
+from redqueen.tasks.kinds import find
 
 
 def add_fixed_tasks(play: SelfPlay, tasks: Sequence[Task], source: str) -> int:
@@ -21,17 +22,20 @@ def add_fixed_tasks(play: SelfPlay, tasks: Sequence[Task], source: str) -> int:
     Raises SeedError, which names the `source`, if one of the run's kinds has no task then.
     """
     proposals: list[Proposal] = []
-    for number, task in enumerate(tasks):
+    kinds = play.config.game.kinds
+    with_program = [task for task in tasks if find(task.kind).has_program(task)]
+    for number, task in enumerate(with_program):
         draft = Draft(task.program, tuple(pair.input for pair in task.pairs), task.message)
         proposals.append(Proposal(id=f"fixed-{number}", kind=task.kind, author=BANK, step=0, draft=draft))
-    kinds = play.config.game.kinds
     judged = judge_proposals(play.verifier, proposals)
     refuse_lost([verdict for verdict, _ in judged])
     added = 0
-    for task, (_, verified) in zip(tasks, judged, strict=True):
-        # The file's outputs may be of another version of Python, or made up.
-        if task.kind in kinds and verified is not None and verified.pairs == task.pairs:
-            added += play.task_bank.add(verified, None)
+    # The file's outputs may be of another version of Python, or made up.
+    valid = {task for task, (_, made) in zip(with_program, judged, strict=True) if made and made.pairs == task.pairs}
+    for number, task in enumerate(tasks):
+        # What a person expects is right by itself where no program gives it.
+        if task.kind in kinds and (task in valid or not find(task.kind).has_program(task)):
+            added += play.task_bank.add(replace(task, id=f"fixed-{number}", author=BANK, step=0), None)
     if added > len(play.task_bank):
         raise SeedError(f"{source} has more than game.bank_size={play.task_bank.capacity} tasks of a kind: raise it")
     there = {entry.task.kind for entry in play.task_bank.entries()}
