@@ -105,9 +105,7 @@ class PassTests(Induction):
         message = _uncommented(lines[:first])
         return self._draft(program, inputs, message, counts, "lines `# message`, a program, and below it calls")
 
-    def _draft(
-        self, program: str, inputs: Sequence[str], message: str, counts: InputCounts, form: str
-    ) -> Draft | str:
+    def _draft(self, program: str, inputs: Sequence[str], message: str, counts: InputCounts, form: str) -> Draft | str:
         different = tuple(dict.fromkeys(inputs))[: counts.most]
         if not message or not program or len(different) < counts.least:
             return f"{form}, {counts.least} different ones, are needed"
@@ -221,7 +219,9 @@ def _compact(program: str) -> str:
     lines = [line.rstrip() for line in program.strip("\n").split("\n")]
     try:
         # A blank line may be part of a text. Written anew, each text has one line.
-        return "\n".join(filter(None, lines if '"""' not in program and "'''" not in program else normalise(program).split("\n")))
+        return "\n".join(
+            filter(None, lines if '"""' not in program and "'''" not in program else normalise(program).split("\n"))
+        )
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "\n".join(filter(None, lines))
 

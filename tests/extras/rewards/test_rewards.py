@@ -11,7 +11,7 @@ import pytest
 from redqueen.errors import UserError
 from redqueen.extras.rewards import pay_attempts, pay_programs, task_of, task_rows
 from redqueen.extras.rewards import verl as verl_module
-from redqueen.extras.rewards.row_tests import test_of as read_test
+from redqueen.tasks.tested.row_tests import test_of as read_test
 from redqueen.extras.rewards.trl import JailEnvironment, passes_tests, solved
 from redqueen.extras.rewards.verl import MachineFaultError, compute_score, verl_rows
 from redqueen.jail import Call, Outcome, Script

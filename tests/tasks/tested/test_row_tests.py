@@ -10,8 +10,8 @@ import pytest
 from datasets import Dataset
 
 from redqueen.extras.rewards import check_tests
-from redqueen.extras.rewards.row_tests import test_of as read_test
-from redqueen.extras.rewards.row_tests import tests_of as read_tests
+from redqueen.tasks.tested.row_tests import test_of as read_test
+from redqueen.tasks.tested.row_tests import tests_of as read_tests
 from redqueen.extras.rewards.trl import passes_tests
 from redqueen.extras.rewards.verl import compute_score
 from redqueen.jail import Call, Script
