@@ -6,6 +6,7 @@ Nothing is run here. A row that cannot be a task is a BadRowError, whose one lin
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -205,11 +206,26 @@ def _assertions(text: str, entry: str = "") -> list[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id == "candidate" and entry:
             node.id = entry
-        # `assert True, "message"` asks nothing.
     for node in ast.walk(tree):
+        # `assert True, "message"` asks nothing.
         if isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant):
-            found.append(f"assert {ast.unparse(node.test)}")
+            found.append(f"assert {ast.unparse(_equation(node.test))}")
     return found
+
+
+def _equation(test: ast.expr) -> ast.expr:
+    """Returns a condition as an equation, if it asks whether a call gives True, False or None."""
+    value: object = True
+    match test:
+        case ast.Compare(left=left, ops=[ast.Is()], comparators=[ast.Constant(value=value)]):
+            pass
+        case ast.UnaryOp(op=ast.Not(), operand=left):
+            value = False
+        case ast.Call(func=ast.Name(id=name)) if name not in vars(builtins):
+            left = test
+        case _:
+            return test
+    return ast.Compare(left, [ast.Eq()], [ast.Constant(value)])
 
 
 def _tested(
@@ -256,7 +272,7 @@ def _pair(test: Test) -> Pair:
         return Pair(spelled(given) + JSON, to_literal(test.expected))
     pair = find("code_t").language.read_equation(test)
     if pair is None:
-        raise LiteralError(f"{test[:60]!r} is not `assert EXPRESSION == LITERAL`")
+        raise LiteralError("a test is not `assert EXPRESSION == LITERAL`")
     return Pair(spelled(pair.input), pair.output)
 
 

@@ -29,8 +29,9 @@ from redqueen.tasks.kinds.kind import (
     input_blocks,
 )
 from redqueen.tasks.kinds.work import Workings
+from redqueen.tasks.programs.chosen import defines
 from redqueen.tasks.programs.normal_form import normalise
-from redqueen.tasks.tested.tests import cases, defined, shown, spelled, stdin_of
+from redqueen.tasks.tested.tests import cases, defined, is_plain, shown, spelled, stdin_of
 
 MOST_SHOWN = 3
 """Tests that a student sees, at most half of them; it is judged on all."""
@@ -110,7 +111,10 @@ class PassTests(Induction):
         if not message or not program or len(different) < counts.least:
             return f"{form}, {counts.least} different ones, are needed"
         try:
-            missing = [name for name in defined(different) if name not in program]
+            # What asks nothing of the program would be passed by any.
+            if not all(map(is_plain, different)):
+                return "an input is a call of the program with literals, or stdin('...')"
+            missing = [name for name in defined(different) if not defines(program, name)]
         except LiteralError as error:
             return str(error)
         return f"the program does not define {missing[0]}" if missing else Draft(program, different, message)
@@ -174,7 +178,10 @@ class PassTests(Induction):
         for pair in self.shown(task):
             text = stdin_of(pair.input)
             printed = None if text is None else str(parse_literal(pair.output, _PLAIN))
-            lines += [fence("input", text), fence("output", printed)] if text is not None and printed else [_line(pair)]
+            if text is None or printed is None:
+                lines.append(_line(pair))
+            else:
+                lines += [fence("input", text.rstrip("\n")), fence("output", printed.rstrip("\n"))]
         if all(line.startswith("assert ") for line in lines):
             lines = [fence("python", "\n".join(lines))]
         return "\n\n".join([asked, fence("message", task.message or NO_MESSAGE), *lines])
@@ -216,14 +223,12 @@ def _uncommented(lines: Sequence[str]) -> str:
 
 def _compact(program: str) -> str:
     """Returns a program without blank lines, at which completions end."""
-    lines = [line.rstrip() for line in program.strip("\n").split("\n")]
     try:
         # A blank line may be part of a text. Written anew, each text has one line.
-        return "\n".join(
-            filter(None, lines if '"""' not in program and "'''" not in program else normalise(program).split("\n"))
-        )
+        text = normalise(program) if '"""' in program or "'''" in program else program
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return "\n".join(filter(None, lines))
+        text = program
+    return "\n".join(line.rstrip() for line in text.split("\n") if line.strip())
 
 
 def _opening(task: Task) -> str:

@@ -31,8 +31,8 @@ class Tested(Python):
         fence="python",
         function="",
         rules=(
-            "A program defines functions, or reads standard input and prints. It is deterministic, ends quickly, and uses "
-            "the pure part of the standard library: no files, no clock, no network."
+            "A program defines functions, or reads standard input and prints. It is deterministic, ends quickly, and "
+            "uses the pure part of the standard library: no files, no clock, no network."
         ),
     )
     prefix = ""

@@ -1,8 +1,8 @@
 """A test as a pair of texts: what is asked of a program, and what it gives.
 
-What is asked is an expression over the program's names (`add(2, 2)`) or `stdin('1 2')`, a standard input; what it gives
-is a literal, of a script the text that it prints. An expression whose values come from JSON ends in the comment `# json`:
-a tuple equals a list then.
+What is asked is an expression over the program's names (`add(2, 2)`) or `stdin('1 2')`, a standard input. What it gives
+is a literal, of a script the text that it prints. An expression whose values come from JSON ends in the comment
+`# json`: a tuple equals a list then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_TREE = 1 << 24
 
 
 def stdin_of(given: str) -> str | None:
-    """Returns the standard input that is asked for; None if a value is. Raises LiteralError if the text asks nothing."""
+    """Returns the standard input that is asked for, None if a value is. Raises LiteralError for what asks nothing."""
     match expression(given):
         case ast.Call(func=ast.Name(id="stdin"), args=[ast.Constant(value=str(text))], keywords=[]):
             return text
@@ -47,6 +47,17 @@ def spelled(given: str) -> str:
         return ast.unparse(expression(given)) + (JSON if given.endswith(JSON) else "")
     except (ValueError, RecursionError):
         raise LiteralError(f"{given[:80]!r} cannot be written") from None
+
+
+def is_plain(given: str) -> bool:
+    """Returns whether a call of a program's function with literals is asked, or a script. Raises LiteralError."""
+    match expression(given):
+        case ast.Call(func=ast.Name(), args=arguments, keywords=[]):
+            for argument in arguments:
+                parse_literal(ast.unparse(argument))
+            return bool(defined([given])) or stdin_of(given) is not None
+        case _:
+            return False
 
 
 def shown(given: str) -> str:
