@@ -1,7 +1,7 @@
 """`redqueen tasks import`: a person's tasks, checked by the sandbox, as a file that a run takes.
 
-Programs with inputs become a seed file, which is text and can be edited. Prompts with tests and questions become a tasks
-file. Neither goes into a run that is there: a run is a function of its configuration, which names the file.
+Programs with inputs become a seed file, which is text and can be edited. Prompts with tests and questions become a
+tasks file. Neither goes into a run that is there: a run is a function of its configuration, which names the file.
 """
 
 from __future__ import annotations

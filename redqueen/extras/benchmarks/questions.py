@@ -72,7 +72,7 @@ class AnswerQuestion(TaskKind):
         return False
 
     def read_row(self, fields: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-        """Returns the question and the answers of a row as people publish it. Raises ValueError that says what to do."""
+        """Returns the question and the answers of a published row. Raises ValueError that says what to do."""
         question = next((fields[name] for name in ("problem", "question") if isinstance(fields.get(name), str)), "")
         if not question.strip():
             raise ValueError('"question" or "problem" must be a text')
@@ -167,7 +167,7 @@ def _opened(pid: int) -> MathsGrader:
 
 
 def _grader(pid: int) -> MathsGrader:
-    """Returns this process's grader, which is started when it is first asked for. A fork does not share its parent's."""
+    """Returns this process's grader, which starts when it is first asked for. A fork does not share its parent's."""
     with _lock:
         return _opened(pid)
 

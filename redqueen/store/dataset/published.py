@@ -149,24 +149,31 @@ def _humaneval(fields: Fields) -> OwnRow:
 
 
 def _apps(fields: Fields) -> OwnRow:
-    cases_there = _json(fields, "input_output")
-    if not isinstance(cases_there, Mapping):
+    found = _json(fields, "input_output")
+    if not isinstance(found, Mapping):
         raise BadRowError('"input_output" must be a mapping with "inputs" and "outputs"')
-    found = cast("Mapping[str, Any]", cases_there)
-    inputs, outputs = list(found.get("inputs") or ()), list(found.get("outputs") or ())
-    name, starter = str(found.get("fn_name") or ""), str(fields.get("starter_code") or "")
+    asked = cast("Mapping[str, Any]", found)
+    inputs, outputs = _list(asked.get("inputs")), _list(asked.get("outputs"))
+    if not inputs or len(inputs) != len(outputs):
+        raise BadRowError('"inputs" and "outputs" of "input_output" must be lists of equal length')
+    name, starter = str(asked.get("fn_name") or ""), str(fields.get("starter_code") or "")
     # A returned value is often wrapped in a list.
-    if name and outputs and all(isinstance(output, list) and len(cast("list[Any]", output)) == 1 for output in outputs):
+    if name and all(len(_list(output)) == 1 for output in outputs):
         outputs = [output[0] for output in outputs]
-    tests = [_case(given, output, name, starter) for given, output in zip(inputs, outputs, strict=False)]
+    tests = [_case(given, output, name, starter) for given, output in zip(inputs, outputs, strict=True)]
     return _tested(tests, _programs(fields, "solutions"), _with_start(_text(fields, "question"), starter))
+
+
+def _list(value: object) -> list[Any]:
+    """Returns a list, or an empty one for anything else."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _livecodebench(fields: Fields) -> OwnRow:
     tests: list[Test] = []
     left_out: list[str] = []
-    metadata = _json(fields, "metadata") if fields.get("metadata") else {}
-    name = str(metadata.get("func_name") or "") if isinstance(metadata, dict) else ""
+    metadata = _json(fields, "metadata") if fields.get("metadata") else None
+    name = str(cast("Fields", metadata).get("func_name") or "") if isinstance(metadata, Mapping) else ""
     starter = str(fields.get("starter_code") or "")
     for column in ("public_test_cases", "private_test_cases"):
         try:
@@ -174,11 +181,16 @@ def _livecodebench(fields: Fields) -> OwnRow:
         except BadRowError:
             left_out.append(f'"{column}" is packed (a pickle), which is not opened')
             continue
-        for test in listed:
-            given: Any = test["input"]
-            if name:
-                given = [from_json(line, "an input") for line in given.split("\n") if line.strip()]
-            output = from_json(test["output"], "an output") if name else test["output"]
+        for test in _list(listed):
+            try:
+                given, output = test["input"], test["output"]
+                if name:
+                    given = [from_json(line, "an input") for line in given.split("\n") if line.strip()]
+                    output = from_json(output, "an output")
+            except (TypeError, KeyError, AttributeError) as error:
+                raise BadRowError(f'"{column}" must be a list of tests with "input" and "output" as texts') from error
+            except ValueError as error:
+                raise BadRowError(f'"{column}": {error}') from None
             tests.append(_case(given, output, name, starter))
     return _tested(tests, [], _with_start(_text(fields, "question_content"), starter), left_out)
 
@@ -190,9 +202,9 @@ def _with_start(message: str, starter: str) -> str:
 def _case(given: Any, output: Any, name: str, starter: str) -> Test:
     """Returns a test of a contest: of a function called with JSON's values, or of a script."""
     if name:
-        arguments = given if isinstance(given, list) else [given]
+        arguments = _list(given) or [given]
         return Call(f"Solution.{name}" if "class Solution" in starter else name, tuple(arguments), output, json=True)
-    texts = ["\n".join(map(str, text)) if isinstance(text, list) else str(text) for text in (given, output)]
+    texts = ["\n".join(map(str, _list(text))) if isinstance(text, list) else str(text) for text in (given, output)]
     return Script(*texts)
 
 
@@ -215,17 +227,15 @@ def _assertions(text: str, entry: str = "") -> list[str]:
 
 def _equation(test: ast.expr) -> ast.expr:
     """Returns a condition as an equation, if it asks whether a call gives True, False or None."""
-    value: object = True
     match test:
-        case ast.Compare(left=left, ops=[ast.Is()], comparators=[ast.Constant(value=value)]):
-            pass
+        case ast.Compare(left=left, ops=[ast.Is()], comparators=[ast.Constant() as constant]):
+            return ast.Compare(left, [ast.Eq()], [constant])
         case ast.UnaryOp(op=ast.Not(), operand=left):
-            value = False
+            return ast.Compare(left, [ast.Eq()], [ast.Constant(False)])
         case ast.Call(func=ast.Name(id=name)) if name not in vars(builtins):
-            left = test
+            return ast.Compare(test, [ast.Eq()], [ast.Constant(True)])
         case _:
             return test
-    return ast.Compare(left, [ast.Eq()], [ast.Constant(value)])
 
 
 def _tested(

@@ -140,15 +140,17 @@ class PassTests(Induction):
     def write_work(self, task: Task, workings: Workings) -> str | None:
         given = self.shown(task)[0].input
         lines = workings.trace(task, given)
-        return lines and "\n".join([_compact(task.program), *map(self.language.comment, [shown(given), *lines])])
+        if lines is None:
+            return None
+        return "\n".join([_compact(task.program), *map(self.language.comment, [shown(given), *lines])])
 
     # Chat prompts.
 
     def goal(self, counts: InputCounts) -> str:
         return (
             f"Invent a programming task: a message that says what to write, a {self.language.words.name} program that "
-            f"does it, and {counts.most} different calls of it whose results test whether another program does the same. "
-            "The message must say all that is needed, take real reasoning, and hold no code."
+            f"does it, and {counts.most} different calls of it whose results test whether another program does it too."
+            " The message must say all that is needed, take real reasoning, and hold no code."
         )
 
     def proposal_form(self, counts: InputCounts) -> str:

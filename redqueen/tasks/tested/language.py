@@ -13,16 +13,17 @@ from redqueen.base.plain_files import read_plain_text
 from redqueen.jail import MAX_INPUTS, PROGRAMS, Job, LiteralError, Outcome
 from redqueen.jail.programs import printed_job, values_job
 from redqueen.records import Draft, Pair
+from redqueen.tasks.kinds.calls import Calls
 from redqueen.tasks.kinds.language import Half, SeedError, Words
 from redqueen.tasks.kinds.work import Run
 from redqueen.tasks.programs.normal_form import ENTRY
-from redqueen.tasks.python.language import PYTHON, Python
+from redqueen.tasks.python.language import PYTHON
 from redqueen.tasks.tested.tests import defined, expression, spelled, stdin_of
 
-_NAME = "code_t"
+_KIND = "code_t"
 
 
-class Tested(Python):
+class Tested(Calls):
     """Python whose inputs are what tests ask (see `redqueen.tasks.kinds.language.Language`)."""
 
     name = "python_tests"
@@ -35,12 +36,18 @@ class Tested(Python):
             "uses the pure part of the standard library: no files, no clock, no network."
         ),
     )
-    prefix = ""
     profile = PROGRAMS
+    identity = replace(PYTHON.identity, inputs=tuple(f"{ENTRY}({given})" for given in PYTHON.identity.inputs))
+
+    def fingerprint(self, program: str) -> str:
+        return PYTHON.fingerprint(program)
+
+    def shape(self, program: str) -> str:
+        return PYTHON.shape(program)
 
     def tree(self, program: str) -> ast.Module | None:
         # The measures of programs begin at `f`.
-        return super().tree(program) if f"def {ENTRY}(" in program else None
+        return PYTHON.tree(program) if f"def {ENTRY}(" in program else None
 
     def job(
         self,
@@ -65,9 +72,6 @@ class Tested(Python):
             return Outcome(status="malformed", detail="the tests of a script are standard inputs alone")
         return printed_job(program, texts, validate=validate)
 
-    def called(self, program: str) -> str | None:
-        del program
-
     def trace(self, program: str, given: str, run: Run) -> tuple[str, ...] | None:
         def run_here(text: str, inputs: tuple[str, ...] | tuple[bytes, ...]) -> tuple[str, ...]:
             # The jail for whole programs calls `run`.
@@ -75,7 +79,7 @@ class Tested(Python):
 
         match expression(given):
             case ast.Call(func=ast.Name(id=called), args=arguments, keywords=[]) if called == ENTRY:
-                return super().trace(program, ", ".join(map(ast.unparse, arguments)), run_here)
+                return PYTHON.trace(program, ", ".join(map(ast.unparse, arguments)), run_here)
             case _:
                 return None
 
@@ -118,12 +122,6 @@ class Tested(Python):
             case _:
                 return None
 
-    def read_output_gap(self, line: str) -> str | None:
-        del line
-
-    def read_input_gap(self, line: str) -> str | None:
-        del line
-
     def seeds(self, own: str | None = None) -> tuple[Draft, ...]:
         if own is None or not own.endswith(".jsonl"):
             return tuple(map(_as_tests, PYTHON.seeds(own)))
@@ -149,12 +147,12 @@ def _with_program(file: Path) -> tuple[Draft, ...]:
         drafts = tuple(
             Draft(row["program"], tuple(row["inputs"]), row["message"])
             for row in rows
-            if row["kind"] == _NAME and row["program"]
+            if row["kind"] == _KIND and row["program"]
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SeedError(f"game.seeds={file} cannot be read: write it by redqueen tasks import ({error})") from error
     if not drafts:
-        raise SeedError(f"{file} has no task of {_NAME} with a program of its own, so teachers have none to vary")
+        raise SeedError(f"{file} has no task of {_KIND} with a program of its own, so teachers have none to vary")
     return drafts
 
 
