@@ -46,8 +46,8 @@ class GameConfig(Section):
     seeds: str | None = None
     """A file of your own seed programs, which take the place of the shipped ones; none: the shipped ones."""
     tasks: str | None = None
-    """Students alone: whose tasks they are posed, a run's folder or a file of `redqueen tasks export`; none: the
-    seeds."""
+    """Students alone: whose tasks they are posed, a run's folder or a file of `redqueen tasks export` or
+    `import`; none: the seeds."""
     bank_size: int = Field(default=4096, ge=16)
     """Tasks of each kind that the task bank holds. When it is full the oldest that is no seed is dropped."""
     teacher_reward: Annotated[str, PartName("teacher reward", ("populora", "novel", "learnability"))] = "populora"

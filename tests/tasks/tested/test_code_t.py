@@ -1,4 +1,4 @@
-"""`code_t`: what tests are as texts, how a task is posed and judged, and that nothing depends on what a teacher says."""
+"""`code_t`: tests as texts, how a task is posed and judged, and that nothing depends on what a teacher says."""
 
 from __future__ import annotations
 
