@@ -244,7 +244,9 @@ def tasks_import(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="FILE.parquet, FILE.jsonl, or a folder that tasks export wrote.")
     ],
-    out: Annotated[Path, typer.Option(metavar="OUT", help="What to write: SEEDS.txt for programs with inputs, else TASKS.jsonl.")],
+    out: Annotated[
+        Path, typer.Option(metavar="OUT", help="What to write: SEEDS.txt for programs with inputs, else TASKS.jsonl.")
+    ],
     unsafe_no_isolation: Unsafe = False,
 ) -> None:
     """Make a file that a run takes of your own tasks.
