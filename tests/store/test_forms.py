@@ -24,8 +24,11 @@ CONTEST = [{"input": "1 2", "output": "3"}, {"input": "2 2", "output": "4"}]
 METHOD = [{"input": "1\n2", "output": "3"}, {"input": "2\n2", "output": "4"}]
 START = "class Solution:\n    def add(self, a, b):"
 ROWS: dict[str, tuple[dict[str, Any], str]] = {
-    "tasks export": ({"program": "def f(x):\n    return x % 7", "inputs": ["9"], "outputs": ["2"]}, "python"),
-    "CRUXEval": ({"code": "def f(x):\n    return x % 7", "input": "9", "output": "2"}, "python"),
+    "tasks export": (
+        {"program": "def f(x):\n    return x % 7 + len(str(x)) * 2", "inputs": ["9"], "outputs": ["4"]},
+        "python",
+    ),
+    "CRUXEval": ({"code": "def f(x):\n    return x % 7 + len(str(x)) * 2", "input": "9", "output": "4"}, "python"),
     "rows for passes_tests": ({"prompt": "Add.", "tests": ASSERTS, "solution": CODE}, "code_t"),
     "MBPP": (MBPP, "code_t"),
     "MBPP+": (

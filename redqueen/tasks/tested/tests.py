@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from redqueen.jail import MAX_TEXT_BYTES, Call, LiteralError, Script, Test, parse_literal, to_literal
+from redqueen.jail import MAX_TEXT_BYTES, Call, CodecError, LiteralError, Script, Test, parse_literal, to_literal
 from redqueen.jail.cases import Case, cases_of, names_called
 from redqueen.records import Pair
 
@@ -50,14 +50,17 @@ def spelled(given: str) -> str:
 
 
 def is_plain(given: str) -> bool:
-    """Returns whether a call of a program's function with literals is asked, or a script. Raises LiteralError."""
-    match expression(given):
-        case ast.Call(func=ast.Name(), args=arguments, keywords=[]):
-            for argument in arguments:
-                parse_literal(ast.unparse(argument))
-            return bool(defined([given])) or stdin_of(given) is not None
-        case _:
-            return False
+    """Returns whether a call of a program's function with literals is asked, or a script."""
+    try:
+        match expression(given):
+            case ast.Call(func=ast.Name(), args=arguments, keywords=[]):
+                for argument in arguments:
+                    parse_literal(ast.unparse(argument))
+                return bool(defined([given])) or stdin_of(given) is not None
+            case _:
+                return False
+    except CodecError:
+        return False
 
 
 def shown(given: str) -> str:

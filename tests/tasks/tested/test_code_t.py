@@ -89,7 +89,7 @@ def test_an_input_that_asks_nothing_of_the_program_is_refused() -> None:
     assert "with literals" in str(reader.read_proposal("code_t", text.format("add(1, 1), 4"), None))
     # Any program passes a test of a builtin.
     other = "# add\ndef add(a, b):\n    return a + b\nlen('a')\nlen('ab')"
-    assert "a call of the program" in str(reader.read_proposal("code_t", other, None))
+    assert "is a call of the program" in str(reader.read_proposal("code_t", other, None))
     assert "does not define plus" in str(reader.read_proposal("code_t", other.replace("len", "plus"), None))
 
 
