@@ -14,6 +14,7 @@ from redqueen.store.dataset.fixed import fixed_tasks
 from redqueen.store.dataset.forms import OwnTasks, load_own_tasks
 from tests.cli.running import redqueen
 
+MOD = "def f(x):\n    return x % 7 + len(str(x)) * 2"
 CODE = "def add(a, b):\n    return a + b"
 SUM = "print(sum(map(int, input().split())))"
 ASSERTS = ["assert add(1, 2) == 3", "assert add(2, 2) == 4"]
@@ -25,10 +26,10 @@ METHOD = [{"input": "1\n2", "output": "3"}, {"input": "2\n2", "output": "4"}]
 START = "class Solution:\n    def add(self, a, b):"
 ROWS: dict[str, tuple[dict[str, Any], str]] = {
     "tasks export": (
-        {"program": "def f(x):\n    return x % 7 + len(str(x)) * 2", "inputs": ["9"], "outputs": ["4"]},
+        {"program": MOD, "inputs": ["9"], "outputs": ["4"]},
         "python",
     ),
-    "CRUXEval": ({"code": "def f(x):\n    return x % 7 + len(str(x)) * 2", "input": "9", "output": "4"}, "python"),
+    "CRUXEval": ({"code": MOD, "input": "9", "output": "4"}, "python"),
     "rows for passes_tests": ({"prompt": "Add.", "tests": ASSERTS, "solution": CODE}, "code_t"),
     "MBPP": (MBPP, "code_t"),
     "MBPP+": (
