@@ -27,6 +27,12 @@ from redqueen.tasks.kinds.work import WorkedText
 
 NAME = "maths"
 _MARK = "####"
+_TYPICAL = Draft(
+    "Mia picks 48 apples in the morning and half as many in the afternoon. She gives a third of all her apples to her "
+    "neighbours, and puts the others into bags of 8. How many bags does she fill?",
+    ("['6']",),
+)
+"""A question by which the length of prompts is guessed before a file is read; it is never posed."""
 
 
 class Questions(Calls):
@@ -46,7 +52,9 @@ class Questions(Calls):
         one_processor: bool = False,
     ) -> Job | Outcome:
         del program, inputs, validate, expected, one_processor
-        return Outcome(status="forbidden", detail="a question has no program to run")
+        return Outcome(
+            status="forbidden", detail="questions come from a file: game.tasks=FILE, by redqueen tasks import"
+        )
 
     def equation(self, given: str, output: str) -> str:
         del given
@@ -56,8 +64,9 @@ class Questions(Calls):
         del line
 
     def seeds(self, own: str | None = None) -> tuple[Draft, ...]:
-        del own
-        raise SeedError(f"the kind {NAME} has no tasks of its own: game.tasks=FILE, by redqueen tasks import")
+        if own is not None:
+            raise SeedError(f"game.seeds={own}: teachers cannot vary questions of {NAME}; use game.tasks=FILE instead")
+        return (_TYPICAL,)
 
 
 class AnswerQuestion(TaskKind):
