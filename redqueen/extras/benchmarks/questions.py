@@ -52,9 +52,7 @@ class Questions(Calls):
         one_processor: bool = False,
     ) -> Job | Outcome:
         del program, inputs, validate, expected, one_processor
-        return Outcome(
-            status="forbidden", detail="questions come from a file: game.tasks=FILE, by redqueen tasks import"
-        )
+        return Outcome(status="forbidden", detail="questions come from a file: game.tasks=FILE (redqueen tasks import)")
 
     def equation(self, given: str, output: str) -> str:
         del given
