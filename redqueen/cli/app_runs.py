@@ -257,14 +257,16 @@ def tasks_import(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="FILE.parquet, FILE.jsonl, or a folder that tasks export wrote.")
     ],
-    out: Annotated[Path, typer.Option(metavar="SEEDS.txt", help="The seed file to write.")],
+    out: Annotated[
+        Path, typer.Option(metavar="OUT", help="What to write: SEEDS.txt for programs with inputs, else TASKS.jsonl.")
+    ],
     unsafe_no_isolation: Unsafe = False,
 ) -> None:
-    """Make a seed file of tasks from a file.
+    """Make a file that a run takes of your own tasks.
 
-    Each row has a "program" and "inputs", and may have "outputs" and a "message", as tasks export writes them. Every
-    program runs again in the sandbox, and rows that are refused are listed with the reason. The seed file is text that
-    can be edited; game.seeds=SEEDS.txt starts a run from it.
+    Programs with inputs become a seed file (game.seeds=SEEDS.txt), which is text and can be edited; prompts with tests,
+    as in MBPP or APPS, and questions as in GSM8K become a file for game.tasks. The form is told by the columns
+    (docs/YOUR_TASKS.md). Every program runs in the sandbox; rows that are refused are listed with the reason.
     """
     from redqueen.cli.tasks_import import run_tasks_import
 

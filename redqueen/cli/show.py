@@ -94,7 +94,8 @@ def _print(console: Console, proposed: TaskHistory, prompts: str) -> None:
         answer = kind.recorded_answer(task)
         if kind.shows_examples:
             shown, judged = len(kind.shown(task)), len(kind.judged_on(task))
-            console.print(Text(f"  shown: the first {shown}, judged on the other {judged}"))
+            others = f"the other {judged}" if judged < len(task.pairs) else f"all {judged}"
+            console.print(Text(f"  shown: the first {shown}, judged on {others}"))
         elif answer:
             console.print(Text(printable(f"  {row.teacher}'s answer  {answer}")))
         solved = sum(attempt.status == "correct" for attempt in proposed.attempts)

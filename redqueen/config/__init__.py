@@ -100,7 +100,7 @@ class Config(Section):
             generated = [kind for kind in self.game.kinds if find_or_plain(kind).generated]
             if generated:
                 raise ValueError(
-                    f"the kind {generated[0]} is a generator's, for students alone: set population.teachers=0, or "
+                    f"the kind {generated[0]} is for students alone: set population.teachers=0, or "
                     "train the recipe rlvr"
                 )
             return self

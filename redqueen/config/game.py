@@ -47,8 +47,8 @@ class GameConfig(Section):
     seeds: str | None = None
     """A file of your own seed programs, which take the place of the shipped ones; none: the shipped ones."""
     tasks: str | None = None
-    """Your own tasks, in place of seed programs: a run's folder or a file of `redqueen tasks export`; none: the
-    seeds."""
+    """Your own tasks, in place of seed programs: a run's folder or a file of `redqueen tasks export` or `import`;
+    none: the seeds."""
     own_share: float = Field(default=0.0, ge=0, lt=1)
     """With teachers: the share of a student's tasks in a step that are fixed ones, those of `seeds` or `tasks`, or else
     the shipped seeds; teachers propose the others. Students alone are posed nothing else."""

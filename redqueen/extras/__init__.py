@@ -20,7 +20,10 @@ OFFERS: dict[Part, dict[str, str]] = {
         **{f"expr_{mode}": "expr.modes:KINDS" for mode in "oif"},
         **{f"sql_{mode}": "sql.modes:KINDS" for mode in "oif"},
     },
-    "source": {"reasoning_gym": "reasoning_gym.answering:made_kind"},
+    "source": {
+        "reasoning_gym": "reasoning_gym.answering:made_kind",
+        "maths": "benchmarks.questions:made_kind",
+    },
     "recipe": {"expr": "expr:RECIPES", "sql": "sql:RECIPES"},
     "command": {
         "lineage": "studies.commands:lineage",

@@ -61,7 +61,13 @@ class Case:
     json: bool = False
 
     def accepts(self, text: str) -> bool:
-        """Returns whether the literal text of a value is that of the expected one, or of one that equals it."""
+        """Returns whether the literal text of a value is that of the expected one, or of one that equals it.
+
+        Of a script it is the literal of what it printed.
+        """
+        if self.stdin is not None:
+            printed = parse_literal(text, 4 * len(text))
+            return isinstance(printed, str) and self.accepts_output(printed)
         # To write a long value takes a tenth of the time of reading it.
         if len(text) > _LONG and text == _written(self.expected):
             return True

@@ -65,7 +65,19 @@ def script_job(source: str, stdin: str, limits: Limits | None = None) -> Job:
     return Job(_CALLED.format("run_script"), (script,), limits=longer)
 
 
-def values_job(source: str, asked: Sequence[tuple[str, bytes | None]], limits: Limits | None = None) -> Job:
+def printed_job(source: str, stdins: Sequence[str], *, validate: bool = False) -> Job:
+    """Returns the job that runs a program on several standard inputs, in one process; its outputs are what it printed.
+
+    For `PROGRAMS`. Raises ValueError if there are more than `MAX_INPUTS`.
+    """
+    source = source.removeprefix(_MARK)
+    inputs = tuple(encode_arguments((source, stdin, MOST_OUTPUT)) for stdin in stdins)
+    return Job(_CALLED.format("run_printed"), inputs, validate=validate)
+
+
+def values_job(
+    source: str, asked: Sequence[tuple[str, bytes | None]], limits: Limits | None = None, *, validate: bool = False
+) -> Job:
     """Returns the job that loads a program and gives values, in order. For `PROGRAMS`.
 
     Each is what an expression over the program's names is worth or, with encoded arguments, what a function returns.
@@ -76,7 +88,7 @@ def values_job(source: str, asked: Sequence[tuple[str, bytes | None]], limits: L
         raise ValueError(f"at most {MAX_INPUTS} tests, not {len(asked)}")
     source = source.removeprefix(_MARK)
     inputs = tuple(encode_arguments((source, text, arguments)) for text, arguments in asked)
-    return Job(_CALLED.format("run_value"), inputs, limits=limits)
+    return Job(_CALLED.format("run_value"), inputs, validate=validate, limits=limits)
 
 
 def printed(outcome: Outcome) -> ProgramResult | None:
@@ -142,7 +154,11 @@ def judge(
 def _values(sandbox: Sandbox, program: str, cases: Sequence[Case], limits: Limits) -> Outcome:
     """Returns the outcome of the tests that ask for values."""
     asked = [(case.asked, case.arguments) for case in cases]
-    outcome = sandbox.submit(values_job(program, asked, limits)).result()
+    return decided(cases, sandbox.submit(values_job(program, asked, limits)).result())
+
+
+def decided(cases: Sequence[Case], outcome: Outcome) -> Outcome:
+    """Returns what a program's values, or the texts that it printed, say of the tests that asked for them."""
     for case, text in zip(cases, outcome.outputs, strict=False):
         # A wrong value decides, whatever the program did after it.
         if not case.accepts(text):

@@ -163,22 +163,34 @@ def _valid(play: SelfPlay, tasks: Sequence[Task]) -> Iterable[Task]:
 
     What is similar to a reserved program is left out too.
     """
-    drafts = [Draft(task.program, tuple(pair.input for pair in task.pairs), task.message) for task in tasks]
+    kinds = play.config.game.kinds
+    run = {number: task for number, task in enumerate(tasks) if find(task.kind).has_program(task)}
     proposals = [
-        Proposal(id=f"fixed-{number}", kind=task.kind, author=OWN, step=0, draft=draft)
-        for number, (task, draft) in enumerate(zip(tasks, drafts, strict=True))
+        Proposal(
+            id=f"fixed-{number}",
+            kind=task.kind,
+            author=OWN,
+            step=0,
+            draft=Draft(task.program, tuple(pair.input for pair in task.pairs), task.message),
+        )
+        for number, task in run.items()
     ]
     judged = judge_proposals(play.verifier, proposals)
     refuse_lost([verdict for verdict, _ in judged])
+    # The file's outputs may be of another version of Python, or made up.
+    valid = {
+        number: made for number, (_, made) in zip(run, judged, strict=True) if made and made.pairs == run[number].pairs
+    }
     seen: set[tuple[object, ...]] = set()
-    for task, (_, verified) in zip(tasks, judged, strict=True):
-        # The file's outputs may be of another version of Python, or made up.
-        if task.kind not in play.config.game.kinds or verified is None or verified.pairs != task.pairs:
+    for number, task in enumerate(tasks):
+        # What a person expects is right by itself where no program gives it.
+        made = valid.get(number) if number in run else replace(task, id=f"fixed-{number}", author=OWN, step=0)
+        if made is None or made.kind not in kinds:
             continue
-        same = (task.kind, fingerprint_of(verified), verified.message, verified.pairs)
-        if same not in seen and not is_reserved(verified.program, verified.kind):
+        same = (made.kind, fingerprint_of(made), made.message, made.pairs)
+        if same not in seen and not is_reserved(made.program, made.kind):
             seen.add(same)
-            yield verified
+            yield made
 
 
 def _as_tested(task: Task) -> Task:

@@ -12,6 +12,7 @@ from redqueen.method.novelty import idea, seed_ideas
 from redqueen.method.seeds import is_fixed, is_reserved
 from redqueen.records import Kind, Task
 from redqueen.tasks.kinds import find
+from redqueen.tasks.programs.normal_form import hashed
 
 NEWEST = 64
 """How many of a kind's latest tasks references are drawn from with the source "newest"."""
@@ -193,13 +194,14 @@ class TaskBank:
 
 def fingerprint_of(task: Task) -> str:
     """Returns a hash that is equal for two spellings of a task's program."""
-    return find(task.kind).language.fingerprint(task.program)
+    # A person's task may have no program: then it is the text that tells it from others.
+    return find(task.kind).language.fingerprint(task.program) if task.program else hashed(task.message)
 
 
 def likeness_of(task: Task) -> Likeness:
     """Returns what is equal for tasks on similar programs."""
     language = find(task.kind).language
-    return language.name, language.shape(task.program)
+    return language.name, language.shape(task.program) if task.program else hashed(task.message)
 
 
 def _identity(task: Task) -> tuple[str, ...]:

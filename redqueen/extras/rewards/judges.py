@@ -1,168 +1,24 @@
-"""From texts to rewards, many at a time. A fault of the machine is None and never a number.
-
-A row of a data set has tests for programs. A test is an assertion, or a mapping as data sets hold it: `{"stdin": ...,
-"stdout": ...}` or `{"function": ..., "arguments": [...], "expected": ...}`. Either mapping may be given as a JSON text,
-and so may the list of a row's tests: a column of Arrow has one type, while texts hold every value as it was.
-"""
+"""From texts to rewards, many at a time. A fault of the machine is None and never a number."""
 
 from __future__ import annotations
 
 import atexit
-import json
-import math
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
+from typing import Any
 
 from redqueen.config import GameConfig, SandboxConfig
 from redqueen.evals.graders.extraction import code_answer
 from redqueen.extras.rewards.exported import Style, answer_in
-from redqueen.jail import JUDGED, Call, Limits, Outcome, Script, Test, judge
-from redqueen.jail.cases import cases_of, names_called
+from redqueen.jail import Limits, Outcome, judge
+from redqueen.jail.cases import names_called
 from redqueen.jail.host import cores
-from redqueen.jail.tokens import decimal
 from redqueen.method.rewards import is_judged, is_well_formed
 from redqueen.method.verifier import LocalVerifier, answer_to
 from redqueen.records import Task, Verdict
-
-_FORMS = (
-    "give `assert EXPRESSION == LITERAL`, stdin and stdout, or function, arguments and expected; a mapping also as a "
-    "JSON text"
-)
-
-
-def check_tests(column: Iterable[Any], limits: Limits | None = None) -> None:
-    """Checks the tests of all rows, before training begins: `check_tests(dataset["tests"])`.
-
-    Raises ValueError that names the first row with a test that is none or that no program can pass, and says how many
-    others there are.
-    """
-    faults = [fault for fault in (_fault(row, tests, limits) for row, tests in enumerate(column)) if fault]
-    if faults:
-        more = f" ({len(faults) - 1} other rows are faulty too)" if len(faults) > 1 else ""
-        raise ValueError(faults[0] + more)
-
-
-def suites_of(rows: Iterable[Any], limits: Limits | None = None) -> list[list[Test]]:
-    """Returns the tests of each row. Raises ValueError that names the row."""
-    suites: list[list[Test]] = []
-    for row, tests in enumerate(rows):
-        try:
-            suites.append(tests_of(tests, limits))
-        except ValueError as error:
-            raise ValueError(f"row {row}: {error}") from None
-    return suites
-
-
-def tests_of(tests: Any, limits: Limits | None) -> list[Test]:
-    """Returns the tests of one row. Raises ValueError for one that is none or that no program can pass."""
-    tests = _plain(tests)
-    if isinstance(tests, str):
-        tests = from_json(tests, "the tests of a row")
-    if not isinstance(tests, Sequence) or isinstance(tests, str | bytes):
-        raise ValueError(f"the tests of a row must be a list, or a JSON text of one, not {_kind(tests)}")
-    read: list[Test] = []
-    for place, test in enumerate(cast("Sequence[Any]", tests)):
-        try:
-            read.append(test_of(test))
-        except ValueError as error:
-            raise ValueError(f"test {place}: {error}") from None
-    cases_of(read, (limits or JUDGED).output_bytes)
-    return read
-
-
-def test_of(test: Any) -> Test:
-    """Returns a test as `judge` takes it. Raises ValueError if it is none."""
-    if isinstance(test, Call | Script):
-        return test
-    test = _plain(test)
-    from_text = isinstance(test, str) and test.lstrip().startswith("{")
-    if from_text:
-        test = from_json(test, "a test")
-    elif isinstance(test, str):
-        return test
-    if not isinstance(test, Mapping):
-        raise ValueError(f"{_short(test)} is no test: {_FORMS}")
-    # Arrow gives all rows of a column the same fields, and None to those that have none.
-    fields = {name: value for name, value in cast("Mapping[str, Any]", test).items() if value is not None}
-    if "stdout" in fields and "function" not in fields:
-        return Script(fields.get("stdin", ""), fields["stdout"])
-    if "function" in fields and "stdout" not in fields and "expected" in test:
-        return _call(fields, is_json=from_text)
-    raise ValueError(f"{_short(test)} is no test: {_FORMS}")
-
-
-def from_json(text: str, what: str) -> Any:
-    """Returns the value of a JSON text, with ints of any length. Raises ValueError that says what it should be."""
-    try:
-        return json.loads(text, parse_int=decimal)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{what} is no JSON: {error}: {_short(text)}") from None
-
-
-def _call(fields: Mapping[str, Any], *, is_json: bool) -> Call:
-    """Returns a call. If the arguments are a JSON text, so is a text in the place of what is expected."""
-    arguments, expected = fields.get("arguments", []), fields.get("expected")
-    if isinstance(arguments, str):
-        arguments = from_json(arguments, "the text of `arguments`")
-        if isinstance(expected, str):
-            expected = from_json(expected, "the text of `expected`, beside arguments that are a JSON text,")
-    elif not is_json:
-        _refuse_converted(arguments)
-        _refuse_converted(expected, floats=False)
-    if not isinstance(arguments, list | tuple):
-        raise ValueError(f"`arguments` must be a list, or a JSON text of one, not {_kind(arguments)}")
-    return Call(fields["function"], tuple(cast("Sequence[Any]", arguments)), expected, json=True)
-
-
-def _refuse_converted(value: Any, *, floats: bool = True) -> None:
-    """Raises ValueError for values that Arrow may have made of others: right programs would fail on them."""
-    if isinstance(value, Mapping):
-        mapping = cast("Mapping[Any, Any]", value)
-        if any(item is None for item in mapping.values()):
-            raise ValueError(
-                f"{_short(value)} holds None, with which Arrow fills the keys of other rows: give the test as a JSON "
-                "text (json.dumps)"
-            )
-        value = list(mapping.values())
-    if isinstance(value, list | tuple):
-        for item in cast("Sequence[Any]", value):
-            _refuse_converted(item, floats=floats)
-    elif floats and isinstance(value, float) and math.isfinite(value) and value.is_integer():
-        raise ValueError(
-            f"the argument {value!r} may have been an int, which Arrow turns into a float beside floats: give the test "
-            "as a JSON text (json.dumps)"
-        )
-
-
-def _plain(value: Any) -> Any:
-    """Returns a value with lists in the place of numpy's arrays, and Python's numbers in the place of its own."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, list | tuple) and type(value) in (list, tuple):
-        return type(value)(map(_plain, cast("Sequence[Any]", value)))
-    to_list = getattr(value, "tolist", None)
-    return _plain(to_list()) if callable(to_list) and not isinstance(value, type) else value
-
-
-def _fault(row: int, tests: Any, limits: Limits | None) -> str:
-    try:
-        tests_of(tests, limits)
-    except ValueError as error:
-        return f"row {row}: {error}"
-    return ""
-
-
-def _kind(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
+from redqueen.tasks.tested.row_tests import suites_of
 
 _lock = threading.Lock()
 _verifiers: dict[int, LocalVerifier] = {}

@@ -92,6 +92,14 @@ def run_script(visible: dict[str, Any], source: str, text: str, most: int) -> tu
     return out.text(), errors.text(), code
 
 
+def run_printed(visible: dict[str, Any], source: str, text: str, most: int) -> str:
+    """Runs a program on a standard input and returns what it printed. It fails as the program did."""
+    out, errors, code = run_script(visible, source, text, most)
+    if code:
+        raise type((errors.strip().splitlines() or ["ScriptError"])[-1].partition(":")[0], (Exception,), {})
+    return out
+
+
 def execute(source: str, names: dict[str, Any]) -> None:
     """Executes a text in a namespace."""
     exec(compile(source, "<program>", "exec", dont_inherit=True), names)

@@ -65,7 +65,7 @@ class ChatPrompts:
         if name == "python":
             # Blocks beside the program show how it is used.
             own = [block for block in blocks if block.name not in _OTHERS]
-            return chosen(own, [wanted.language.words.function.strip("`")])
+            return chosen(own, [name for name in [wanted.language.words.function.strip("`")] if name])
         named = _named(_bodies(blocks), [name])
         answers = list(dict.fromkeys(body for each, body in named if each == name))
         if not answers and len(named) == 1 and named[0][0] not in _OTHERS:

@@ -65,8 +65,8 @@ __all__ = [
 
 FIRST = "python"
 """The language of the paper, and of what says nothing of its language. Its kinds come first."""
-_OF_PYTHON = ("code_o", "code_i", "code_f")
-BUILT_IN = (*_OF_PYTHON, *extras.names("kind"))
+_HERE = {**dict.fromkeys(("code_o", "code_i", "code_f"), FIRST), "code_t": "tested"}
+BUILT_IN = (*_HERE, *extras.names("kind"))
 """The names of the project's own kinds: those of Python, and then of the languages of extras."""
 
 
@@ -96,9 +96,9 @@ def is_kind(name: str) -> bool:
 def _own(name: str) -> TaskKind | None:
     """Returns one of the project's own kinds. Raises MissingExtraError if its language is not here."""
     # Imported when it is asked for: Python's kinds are made of the modules in this folder.
-    if name in _OF_PYTHON:
-        python = importlib.import_module(f"redqueen.tasks.{FIRST}")
-        return next(kind for kind in cast("Sequence[TaskKind]", python.KINDS) if kind.name == name)
+    if name in _HERE:
+        folder = importlib.import_module(f"redqueen.tasks.{_HERE[name]}")
+        return next(kind for kind in cast("Sequence[TaskKind]", folder.KINDS) if kind.name == name)
     if name in extras.OFFERS["kind"]:
         return next(kind for kind in cast("Sequence[TaskKind]", extras.find("kind", name)) if kind.name == name)
     return _made(name)
@@ -135,13 +135,14 @@ def find_or_plain(name: str) -> TaskKind:
 def task_on(whole: Task, name: str, rng: random.Random | None = None, least: int = 2) -> Task | None:
     """Returns a task of the kind called `name` on a program with all its inputs (`TaskKind.of_program`).
 
-    None if the kind makes no task of it, is of another language, or shows examples and has fewer than `least` inputs.
+    None if the kind makes no task of it, is of another language, or hides examples and has fewer than `least` inputs.
     """
     kind = find(name)
     if kind.language.name != find(whole.kind).language.name:
         return None
     task = kind.of_program(whole, rng)
-    return None if task is None or (kind.shows_examples and len(task.pairs) < least) else task
+    too_few = kind.shows_examples and not kind.few_pairs
+    return None if task is None or (too_few and len(task.pairs) < least) else task
 
 
 def held_out_kinds(kinds: Iterable[str]) -> tuple[str, ...]:

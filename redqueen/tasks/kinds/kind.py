@@ -78,6 +78,8 @@ class TaskKind:
     """Whether a proposal starts from a program of the task bank, so that the teacher does not write it."""
     shows_examples = False
     """Whether a task has several pairs, of which the student sees the first half and is judged on the rest."""
+    few_pairs = False
+    """Whether a seed or a person's task may have fewer pairs than `game.min_inputs`."""
     runs_program = False
     """Whether the task's program is run to judge an answer, which is an input then. Equal answers have to get equal
     verdicts: a task is withdrawn where they do not (`redqueen.method.retrial`)."""
@@ -112,6 +114,11 @@ class TaskKind:
     def posed(self, task: Task) -> str:
         """Returns the task's program as a student sees it."""
         return self.language.posed(task.program)
+
+    def has_program(self, task: Task) -> bool:
+        """Returns whether a task has a program of its own, which gives its outputs: a person's may have none."""
+        del task
+        return True
 
     def told(self, task: Task) -> bool:
         """Returns whether what the author wrote holds the answer as text (`redqueen.tasks.kinds.telling`)."""

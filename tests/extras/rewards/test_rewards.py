@@ -11,12 +11,12 @@ import pytest
 from redqueen.errors import UserError
 from redqueen.extras.rewards import pay_attempts, pay_programs, task_of, task_rows
 from redqueen.extras.rewards import verl as verl_module
-from redqueen.extras.rewards.judges import test_of as read_test
 from redqueen.extras.rewards.trl import JailEnvironment, passes_tests, solved
 from redqueen.extras.rewards.verl import MachineFaultError, compute_score, verl_rows
 from redqueen.jail import Call, Outcome, Script
 from redqueen.records import Verdict
 from redqueen.tasks.python.seeds import reserved
+from redqueen.tasks.tested.row_tests import test_of as read_test
 from tests.cli.archived import archived
 
 ADD = "def f(x):\n    return x + 3"
