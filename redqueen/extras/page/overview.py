@@ -96,9 +96,7 @@ def _gain(lines: Sequence[Line]) -> dict[str, Any]:
         "with 95 % intervals over problems. A student is better if its band is above 0."
     )
     # A line that stays at 0, without an interval, is an empty chart to a reader.
-    curves = [
-        curve for curve in curves if any(value for key in ("values", "low", "high") for value in curve.get(key, ()))
-    ]
+    curves = [curve for curve in curves if any(map(any, (curve.get(key, ()) for key in ("values", "low", "high"))))]
     gained = _chart(measured, "gain", "Better than the start?", "points", note, curves)
     steps = [0, *gained["steps"], *([newest] if beyond else [])]
     return {**gained, "steps": steps, "plain": True, "zero": True}

@@ -153,7 +153,7 @@ class _Reading:
         """Yields what else should be known of the file."""
         if self._left_out:
             count = sum(map(len, self._left_out.values()))
-            rows = sorted({number for numbers in self._left_out.values() for number in numbers})
+            rows = sorted(set(chain.from_iterable(self._left_out.values())))
             reason = max(self._left_out, key=lambda text: len(self._left_out[text]))
             yield (
                 f"left out: {count} tests of {len(rows)} rows (first row {rows[0]}), which cannot be judged here; "
