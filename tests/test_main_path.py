@@ -15,7 +15,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from redqueen.assets import WARM
+from redqueen.assets import WARM, WARM_WORK
 from redqueen.config import ModelConfig
 from redqueen.engine.adapters.peft_files import load_adapter
 from redqueen.engine.lora.adapter_bank import AdapterBank
@@ -112,7 +112,7 @@ def test_an_exported_member_has_our_logits_in_peft(whole: Path, tmp_path: Path) 
     assert (plain - wrapped).abs().max() > 0.1, "the adapter does something"
 
 
-SHIPPED = [WARM, *(folder for language in languages(names()) for folder in language.warm_starts.values())]
+SHIPPED = [WARM, WARM_WORK, *(folder for language in languages(names()) for folder in language.warm_starts.values())]
 
 
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: f"{folder.parent.name}/{folder.name}")
