@@ -14,6 +14,8 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = os.environ.get("REDQUEEN_TEST_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# A pipe is as wide as any table, unless somebody says how wide it is, and the runner of several processes does.
+os.environ.pop("COLUMNS", None)
 # A shell starts background jobs with Ctrl-C ignored, and that would be inherited by the commands under test.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -53,8 +53,8 @@ class GameConfig(Section):
     """With teachers: the share of a student's tasks in a step that are fixed ones, those of `seeds` or `tasks`, or else
     the shipped seeds; teachers propose the others. Students alone are posed nothing else."""
     pick: Literal["in_turn", "difficulty"] = "in_turn"
-    """Which fixed tasks a student is posed. in_turn: all before one comes again; difficulty: what is solved sometimes
-    is posed more often, what is always or never solved rests and comes back (docs/ALGORITHM.md)."""
+    """Which fixed tasks a student is posed. in_turn: all before one comes again; difficulty: more often what is solved
+    sometimes, less often what is always or never solved."""
     bank_size: int = Field(default=4096, ge=16)
     """Tasks of each kind that the task bank holds. When it is full the oldest that is no seed is dropped."""
     teacher_reward: Annotated[str, PartName("teacher reward", ("populora", "novel", "learnability"))] = "populora"

@@ -188,7 +188,7 @@ def grow() -> Config:
             "population": PopulationConfig(teachers=1, students=1),
             "game": game,
             "evolution": EvolutionConfig(enabled=False),
-            "evals": EvalsConfig(every=20, limit=250),
+            "evals": EvalsConfig(every=20, limit=240),
             "run": RunConfig(steps=40, keep_every=10),
         }
     )
@@ -228,7 +228,6 @@ RECIPES: dict[str, Callable[[], Config]] = {
 
 # From how many parameters on, in billions, a base has which recipe. Less than the first is a toy, which learns nothing.
 _FOR_SIZE = (
-    (0.0, "quickstart"),
     (0.05, "overnight"),
     (0.3, "coder_0_5b"),
     (1.0, "coder_1_5b"),
@@ -238,7 +237,7 @@ _FOR_SIZE = (
 
 
 def recipe_for(model: str) -> tuple[str, float] | None:
-    """Returns the recipe for a base of that size, and its billions of parameters; None for what is no model at all.
+    """Returns the recipe for a base of that size, and its billions of parameters; None for a toy, and for what is no model at all.
 
     The size is that of a folder's weights, or the one in a name such as Qwen2.5-Coder-0.5B. Raises ConfigError, which
     asks for a recipe, where neither tells it.
@@ -246,7 +245,7 @@ def recipe_for(model: str) -> tuple[str, float] | None:
     folder = Path(model).expanduser()
     if folder.is_dir():
         billions = _stored(folder)
-    elif model == BUNDLED or model.startswith((".", "/", "~")) or model.count("/") > 1:
+    elif model == BUNDLED or folder.exists() or not re.fullmatch(r"[\w.-]+/[\w.-]+", model):
         # What loads it says what is wrong with a folder that is not there.
         return None
     else:
@@ -257,7 +256,8 @@ def recipe_for(model: str) -> tuple[str, float] | None:
                 f"{model} does not say how large it is, and its size chooses the recipe: name one, such as "
                 f"redqueen train coder_0_5b --model {model} (redqueen recipes lists them)"
             )
-    return [name for least, name in _FOR_SIZE if billions >= least][-1], billions
+    fitting = [name for least, name in _FOR_SIZE if billions >= least]
+    return (fitting[-1], billions) if fitting else None
 
 
 def _stored(folder: Path) -> float:

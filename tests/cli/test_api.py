@@ -215,7 +215,7 @@ def test_ctrl_c_is_a_keyboard_interrupt_and_finished_steps_are_kept(
     assert stop.closed == 1
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert [line.split()[0] for line in printed.err.splitlines()] == ["run", "checking", "step"]
+    assert [line.split()[0] for line in printed.err.splitlines()] == ["run", "the", "checking", "step"]
     run = redqueen.Run(tmp_path / "run")
     assert len(run.steps()) == 1
     assert len(run.resume(progress=False).steps()) == 3

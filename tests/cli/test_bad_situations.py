@@ -159,7 +159,7 @@ SITUATIONS: dict[str, Situation] = {
     # Models.
     "no such folder": Situation("train --model ./nofolder", "the folder ./nofolder does not exist"),
     "deep path": Situation("train --model a/b/c", "the folder a/b/c does not exist"),
-    "not downloaded": Situation("train --model some/body", "not downloaded yet, and HF_HUB_OFFLINE is set"),
+    "not downloaded": Situation("train quickstart --model some/body", "not downloaded yet, and HF_HUB_OFFLINE is set"),
     "no id": Situation("train --model a$b", "no Hugging Face id"),
     "a file as model": Situation("train --model full/precious.txt", "does not exist"),
     "folder without a model": Situation("train --model full", "has no config.json"),

@@ -53,7 +53,7 @@ def test_the_page_of_settings_is_what_the_tool_writes() -> None:
 def test_the_page_of_commands_is_what_the_tool_writes() -> None:
     page = write_commands.TARGET.read_text(encoding="utf-8")
     assert page == write_commands.page(), "run python -m tools.write_commands"
-    assert page.count("\n## redqueen ") == 22
+    assert page.count("\n## redqueen ") == 23
 
 
 def test_in_a_pipe_no_line_ends_in_blanks_and_columns_is_its_width(monkeypatch: pytest.MonkeyPatch) -> None:

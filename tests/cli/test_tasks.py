@@ -184,7 +184,7 @@ ROWS = {
     "forbidden": {"program": "import os\ndef f(x):\n    return x", "inputs": ["1"]},
     "similar to a reserved one": {"program": reserved()[0].program, "inputs": [reserved()[0].inputs[0]]},
     "malformed": {"program": "def g(x):\n    return x", "inputs": ["1"]},
-    '"program" must be a text': {"inputs": ["1"]},
+    "of no form that is read here": {"inputs": ["1"]},
     '"inputs" must be a list of texts': {"program": ADD, "inputs": [1]},
     '"inputs" must hold 1 to': {"program": ADD, "inputs": []},
     '"outputs" must be as many as "inputs"': {"program": ADD, "inputs": ["1"], "outputs": ["4", "5"]},

@@ -218,7 +218,7 @@ def change_state(path: Path, old: str, new: str) -> None:
 def test_a_member_whose_name_leads_out_of_the_run_is_refused_before_it_is_read(folder: Path, name: str) -> None:
     path = save(folder, make())
     change_state(path, '"name": "S1"', f'"name": "{name}"')
-    with pytest.raises(CheckpointError, match=r"was changed .it names a member .*: use a copy that nobody") as caught:
+    with pytest.raises(CheckpointError, match=r"was changed .it names a member .*: use an unchanged copy") as caught:
         checkpoint.load(folder, 4)
     assert "\n" not in str(caught.value)
 

@@ -158,7 +158,7 @@ def winners(lines: Sequence[Line]) -> HeadlineAnswer | None:
     lead = won["student"] - won["teacher"]
     # Two equal sides are further apart than this in one of twenty runs.
     clear = abs(lead) > 1.96 * math.sqrt(won["student"] + won["teacher"])
-    value = ("students" if lead > 0 else "teachers") if clear else "nobody clearly"
+    value = ("students" if lead > 0 else "teachers") if clear else "neither side clearly"
     text = (
         f"{_period(recent)}: students won {won['student']}, teachers {won['teacher']}, {won['draw']} drawn. "
         "A student wins by solving more than usual."

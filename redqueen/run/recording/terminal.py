@@ -205,10 +205,10 @@ class StepClock:
 class LineReporter(Recorder):
     """Prints a line for each step, for logs and pipes, and what goes on after each minute without one."""
 
-    def __init__(self, console: Console, steps: int, heartbeat: Heartbeat) -> None:
+    def __init__(self, console: Console, steps: int, heartbeat: Heartbeat | None = None) -> None:
         self.console = console
         self.steps = steps
-        self.heartbeat = heartbeat
+        self.heartbeat = heartbeat or Heartbeat(console.print)
         self.clock = StepClock(steps)
         self.warnings = Warnings()
 

@@ -12,6 +12,7 @@ import torch
 from redqueen.config import ModelConfig
 from redqueen.engine.model import source
 from redqueen.engine.model.base import Base, load
+from redqueen.engine.model.source import GGUF
 
 pytestmark = pytest.mark.integration
 
@@ -54,7 +55,7 @@ def test_a_cut_off_file_is_noticed_and_the_model_converted_again(tmp_path: Path,
 
     def convert(source: Path, target: Path) -> None:
         # Everything but the weights, whose copies would take 270 MB of the disk each.
-        assert source.name == source.GGUF
+        assert source.name == GGUF
         converted.append(target)
         light = {name: entry for name, entry in manifest.items() if name != "model.safetensors"}
         for name in light:

@@ -109,7 +109,7 @@ def test_tasks_that_can_be_guessed_are_a_matter_of_health_above_a_third() -> Non
 def test_a_winner_is_named_only_where_chance_is_no_reason() -> None:
     few = winners([played(1, 0.9, 5, student=3, teacher=1)])
     assert few is not None
-    assert few["value"] == "nobody clearly"
+    assert few["value"] == "neither side clearly"
     assert "students won 3, teachers 1, 0 drawn" in few["text"]
     many = winners([played(step, 0.9, 5, teacher=3, student=1) for step in range(1, 9)])
     assert many is not None

@@ -154,7 +154,10 @@ def test_every_so_many_steps_there_is_a_table(tmp_path: Path, monkeypatch: pytes
 
 def test_a_table_is_spread_over_the_step() -> None:
     (played,) = full().played.matches
-    matches = tuple(replace(played, match=replace(MATCH, student=f"S{number}")) for number in range(2 * MOST))
+    (scored,) = played.proposals
+    students = [f"S{number}" for number in range(2 * MOST)]
+    posed = [replace(scored, proposed=replace(scored.proposed, student=student)) for student in students]
+    matches = tuple(replace(played, proposals=(one,)) for one in posed)
     assert sampled(PlayedStep(step=1, matches=())) == []
     assert [row["student"] for row in sampled(PlayedStep(step=1, matches=matches[:3]))] == ["S0", "S1", "S2"]
     rows = sampled(PlayedStep(step=1, matches=matches))
