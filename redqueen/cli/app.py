@@ -148,7 +148,9 @@ def _with_recipe(args: list[str], model: str | None, *, chosen: bool) -> list[st
 def _plan(config: Config, gpu: str | None, *, as_json: bool) -> NoReturn:
     """Prints whether a run would fit, and its configuration if that is asked for; ends with the exit code."""
     size = None if gpu is None else memory_size(gpu)
-    check_files(config.model)
+    # A plan for another machine needs no weights here.
+    if gpu is None:
+        check_files(config.model)
     typer.echo(f"planning {config.recipe} ...", err=True)
     from redqueen.cli.dry_run import print_plan
 

@@ -121,7 +121,8 @@ def _conclude(directory: RunDirectory, before: int, seconds: float) -> None:
     `before` is the number of steps that earlier sessions made, and `seconds` is what this one took, its start included.
     """
     lines = directory.metrics()
-    what = f"{len(lines) - before} more steps" if before else f"{len(lines)} steps"
+    count = len(lines) - before
+    what = f"{count} {'more ' if before else ''}step{'' if count == 1 else 's'}"
     start = seconds - sum(line["seconds"]["total"] for line in lines[before:])
     console.print(f"\ndone: {what} in {clock(seconds)}, of which the start took {clock(start)}, in {directory.path}")
     # In a terminal the live view has left this table above.

@@ -245,7 +245,7 @@ def recipe_for(model: str) -> tuple[str, float] | None:
     folder = Path(model).expanduser()
     if folder.is_dir():
         billions = _stored(folder)
-    elif model == BUNDLED or folder.exists() or not re.fullmatch(r"[\w.-]+/[\w.-]+", model):
+    elif model == BUNDLED or folder.exists() or not re.fullmatch(r"\w[\w.-]*/[\w.-]+", model):
         # What loads it says what is wrong with a folder that is not there.
         return None
     else:

@@ -214,8 +214,8 @@ def no_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
     ("command", "judged"),
     [
         (("ask", "run", "S0", "def f(x): return x * 2", "f(4) == ?"), "right is: 8"),
-        (("train", "--resume", "run", "--steps", "3"), "done: 3 steps"),
-        (("train", "--config", "run/config.json", "--run", "new", "run.steps=1"), "done: 1 steps"),
+        (("train", "--resume", "run", "--steps", "3"), "done: 1 more step in"),
+        (("train", "--config", "run/config.json", "--run", "new", "run.steps=1"), "done: 1 step in"),
     ],
 )
 def test_only_a_command_line_takes_the_isolation_away(

@@ -154,7 +154,7 @@ def test_every_so_many_steps_there_is_a_table(tmp_path: Path, monkeypatch: pytes
 
 def test_a_table_is_spread_over_the_step() -> None:
     (played,) = full().played.matches
-    (scored,) = played.proposals
+    scored = played.proposals[0]
     students = [f"S{number}" for number in range(2 * MOST)]
     posed = [replace(scored, proposed=replace(scored.proposed, student=student)) for student in students]
     matches = tuple(replace(played, proposals=(one,)) for one in posed)
