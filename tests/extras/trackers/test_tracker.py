@@ -16,7 +16,7 @@ from redqueen.run.recording import tracker as tracking
 from redqueen.run.recording.recorder import Session
 from redqueen.run.recording.tracker import MOST, TRACKERS, Row, Tracker, check_trackers, open_trackers, sampled
 from tests.extras.trackers.recorded import EXPECTED, NULL, ROW, config, new_run, session
-from tests.run.recording.steps import MATCH, full
+from tests.run.recording.steps import full
 
 
 class Fake(Tracker):
