@@ -237,7 +237,7 @@ _FOR_SIZE = (
 
 
 def recipe_for(model: str) -> tuple[str, float] | None:
-    """Returns the recipe for a base of that size, and its billions of parameters; None for a toy and for no model at all.
+    """Returns the recipe for a base of that size, and its billions of parameters; None for a toy, or no model at all.
 
     The size is that of a folder's weights, or the one in a name such as Qwen2.5-Coder-0.5B. Raises ConfigError, which
     asks for a recipe, where neither tells it.
