@@ -96,7 +96,8 @@ def _after_tasks(own: OwnTasks, out: Path) -> list[str]:
     checked = f"; {programs} have a program that passes their tests" if kind == "code_t" else ""
     lines = [
         f"wrote {len(own.tasks)} tasks to {out}, from {own.taken} of {own.rows} rows{checked}",
-        f"students alone: redqueen train rlvr game.kinds={kind} game.tasks={quoted(out)}",
+        # The recipe is for answers of a line; a program or a worked answer is longer.
+        f"students alone: redqueen train rlvr game.kinds={kind} game.tasks={quoted(out)} sampling.attempt_tokens=256",
     ]
     if kind == "code_t" and programs:
         lines.append(
