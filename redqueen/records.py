@@ -105,6 +105,11 @@ class Task:
         """The other half, which a student's program is judged on then."""
         return self.pairs[(len(self.pairs) + 1) // 2 :]
 
+    @property
+    def draft(self) -> Draft:
+        """The task as its author wrote it, without outputs: to be verified again."""
+        return Draft(self.program, tuple(pair.input for pair in self.pairs), self.message)
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:

@@ -12,7 +12,7 @@ from pathlib import Path
 from redqueen.config import SandboxConfig
 from redqueen.errors import UserError
 from redqueen.method.verifier import LocalVerifier
-from redqueen.records import Draft, Task
+from redqueen.records import Task
 from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.store.dataset.forms import OwnTasks, load_own_tasks, seed_block
 from redqueen.store.directory import RunDirectory, write_text
@@ -58,8 +58,7 @@ def run_tasks_import(file: Path, out: Path, *, unsafe: bool) -> int:
 
 
 def _seed_file(tasks: tuple[Task, ...]) -> str:
-    drafts = [Draft(task.program, tuple(pair.input for pair in task.pairs), task.message) for task in tasks]
-    return "\n\n".join(map(seed_block, drafts)) + "\n"
+    return "\n\n".join(seed_block(task.draft) for task in tasks) + "\n"
 
 
 def _tasks_file(tasks: tuple[Task, ...]) -> str:

@@ -165,7 +165,10 @@ def _valid(play: SelfPlay, tasks: Sequence[Task]) -> Iterable[Task]:
     """
     kinds = play.config.game.kinds
     run = {number: task for number, task in enumerate(tasks) if find(task.kind).has_program(task)}
-    proposals = [_as_proposal(number, task) for number, task in run.items()]
+    proposals = [
+        Proposal(id=f"fixed-{number}", kind=task.kind, author=OWN, step=0, draft=task.draft)
+        for number, task in run.items()
+    ]
     judged = judge_proposals(play.verifier, proposals)
     refuse_lost([verdict for verdict, _ in judged])
     # The file's outputs may be of another version of Python, or made up.
@@ -182,11 +185,6 @@ def _valid(play: SelfPlay, tasks: Sequence[Task]) -> Iterable[Task]:
         if same not in seen and not is_reserved(made.program, made.kind):
             seen.add(same)
             yield made
-
-
-def _as_proposal(number: int, task: Task) -> Proposal:
-    draft = Draft(task.program, tuple(pair.input for pair in task.pairs), task.message)
-    return Proposal(id=f"fixed-{number}", kind=task.kind, author=OWN, step=0, draft=draft)
 
 
 def _as_tested(task: Task) -> Task:

@@ -13,13 +13,14 @@ is known of it fades: an unknown task has the weight 1.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from redqueen.base import streams
 from redqueen.config import GameConfig, PopulationConfig
 from redqueen.method.task_bank import Entry, TaskBank
-from redqueen.records import Kind, PosedTask
+from redqueen.records import PosedTask
 
 HALF_LIFE = 3.0
 """In rounds; a round is as many posed tasks as the kind has."""
@@ -56,9 +57,9 @@ def posed_tasks(
 ) -> list[PosedTask]:
     """Returns `count` fixed tasks of each kind for each practice; fewer if the bank has none of a kind."""
     posed: list[PosedTask] = []
+    pools = {kind: bank.fixed(kind) for kind in game.kinds}
     for practice in chosen:
-        for kind in game.kinds:
-            pool = bank.fixed(kind)
+        for kind, pool in pools.items():
             if game.pick == "in_turn":
                 drawn = _in_turn(pool, (step - 1) * count, count, (seed, "practise", practice.student, kind))
             else:
@@ -93,14 +94,12 @@ def faded(entry: Entry, step: int, half_life: float) -> Entry:
 def note_attempts(bank: TaskBank, results: Iterable[tuple[PosedTask, Sequence[bool]]], step: int) -> None:
     """Remembers of a step's fixed tasks which of their judged attempts were right."""
     done = list(results)
-    posed: dict[Kind, int] = {}
-    for one, _ in done:
-        posed[one.task.kind] = posed.get(one.task.kind, 0) + 1
+    posed = Counter(one.task.kind for one, _ in done)
+    half_lives = {kind: half_life_of(len(bank.fixed(kind)), count) for kind, count in posed.items()}
     for one, right in done:
-        kind = one.task.kind
         entry = bank.entry_of(one.task)
         if entry is not None:
-            known = faded(entry, step, half_life_of(len(bank.fixed(kind)), posed[kind]))
+            known = faded(entry, step, half_lives[one.task.kind])
             bank.put(replace(known, solved=known.solved + sum(right), tried=known.tried + len(right)))
 
 

@@ -20,8 +20,9 @@ from redqueen.extras.benchmarks.maths import MathsGrader, plain
 from redqueen.jail import Job, Outcome, parse_literal
 from redqueen.records import Answer, Draft, Pair, Prompt, Task, Verdict
 from redqueen.tasks.kinds.calls import Calls
-from redqueen.tasks.kinds.kind import LINE, Block, TaskKind, Trial
+from redqueen.tasks.kinds.kind import LINE, Trial
 from redqueen.tasks.kinds.language import SeedError, Words
+from redqueen.tasks.kinds.question import QuestionKind
 from redqueen.tasks.kinds.work import WorkedText
 
 NAME = "maths"
@@ -66,13 +67,8 @@ class Questions(Calls):
         return (_TYPICAL,)
 
 
-class AnswerQuestion(TaskKind):
+class AnswerQuestion(QuestionKind):
     """The student sees a question, and is right if the grader takes its answer for the reference."""
-
-    title = "answer the question"
-    puzzle = "answer the question"
-    generated = True
-    guessable = False
 
     def has_program(self, task: Task) -> bool:
         return False
@@ -104,28 +100,12 @@ class AnswerQuestion(TaskKind):
     def question(self, task: Task) -> Prompt:
         return Prompt(f"{self.heading}\n{_without_blank(task.program)}\nAnswer:", LINE)
 
-    def write_answer(self, task: Task) -> str:
-        return f" {self.recorded_answer(task)}"
-
     def read_work(self, text: str) -> WorkedText:
         text = text.strip()
         return WorkedText(work=text.rpartition("\n")[0], answer=text or None)
 
-    def chat_question(self, task: Task) -> str:
-        return task.program
-
     def answer_form(self) -> str:
         return f"one ```{self.answer_block} block with the final answer and nothing else"
-
-    @property
-    def answer_block(self) -> str:
-        return "answer"
-
-    def write_answer_block(self, task: Task) -> Block:
-        return self.answer_block, self.recorded_answer(task)
-
-    def write_question(self, task: Task) -> str:
-        return task.program
 
     def recorded_answer(self, task: Task) -> str:
         return ", ".join(parse_literal(task.pairs[0].output))

@@ -21,13 +21,12 @@ from redqueen.tasks.kinds.kind import (
     BLOCK,
     LINE,
     Answer,
-    Block,
     InputCounts,
-    TaskKind,
     Trial,
     attempt_verdict,
 )
 from redqueen.tasks.kinds.language import Half, SeedError, Words, halved
+from redqueen.tasks.kinds.question import QuestionKind
 
 # A generator of reasoning-gym in the place of a language: its programs are questions, which the library makes.
 #
@@ -182,13 +181,8 @@ EVALUATED = {
 answer. Everything else is wrong, and no scorer sees it."""
 
 
-class Answering(TaskKind):
+class Answering(QuestionKind):
     """The student sees a question and answers it. It is right if the library scores it with 1."""
-
-    title = "answer the question"
-    puzzle = "answer the question"
-    generated = True
-    guessable = False
 
     def __init__(self, name: str, language: Generator) -> None:
         super().__init__(name, language)
@@ -213,24 +207,8 @@ class Answering(TaskKind):
     def question(self, task: Task) -> Prompt:
         return Prompt(f"{self.heading}\n{task.program.rstrip()}\nAnswer:", BLOCK if "\n" in _recorded(task) else LINE)
 
-    def write_answer(self, task: Task) -> str:
-        return f" {_recorded(task)}"
-
-    def chat_question(self, task: Task) -> str:
-        return task.program
-
     def answer_form(self) -> str:
         return f"one ```{self.answer_block} block with the answer and nothing else"
-
-    @property
-    def answer_block(self) -> str:
-        return "answer"
-
-    def write_answer_block(self, task: Task) -> Block:
-        return self.answer_block, _recorded(task)
-
-    def write_question(self, task: Task) -> str:
-        return task.program
 
     def recorded_answer(self, task: Task) -> str:
         return _recorded(task)

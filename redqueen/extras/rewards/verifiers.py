@@ -16,7 +16,7 @@ from redqueen.base.optional import require
 from redqueen.extras.rewards.exported import answer_in, task_row
 from redqueen.extras.rewards.judges import shared_verifier
 from redqueen.method.verifier import answer_to
-from redqueen.records import Draft, Kind, Proposal, Task
+from redqueen.records import Kind, Proposal, Task
 from redqueen.store.dataset.files import exported_rows, task_of
 
 vf = require("verifiers.v1", "verifiers", "a taskset")
@@ -61,8 +61,7 @@ class Puzzle(vf.Task[PuzzleData, vf.State, vf.TaskConfig]):
         """Returns whether the program still gives the recorded outputs, again and in another interpreter."""
         del runtime
         task = task_of(self.data.model_dump())
-        draft = Draft(task.program, tuple(pair.input for pair in task.pairs), task.message)
-        proposal = Proposal(id=task.id, kind=task.kind, author="", step=0, draft=draft)
+        proposal = Proposal(id=task.id, kind=task.kind, author="", step=0, draft=task.draft)
         verdict, made = await asyncio.wrap_future(shared_verifier().judge_proposal(proposal))
         if verdict.status == "infra_error":
             raise JailFaultError(verdict.detail)
