@@ -98,7 +98,7 @@ def _too_short(steps: int) -> str:
 
 
 def _of_fixed_tasks(solve_rate: Trend, contested: Trend) -> tuple[Word, str]:
-    """Returns the word and its reason where nobody writes tasks."""
+    """Returns the word and its reason of students alone."""
     solved = f"the solve rate went from {solve_rate.first:.2f} to {solve_rate.last:.2f}, in sample"
     if solve_rate.last >= SOLVED:
         return "solved", f"Nearly every task is solved ({solve_rate.last:.2f}): only harder ones teach more."
@@ -114,7 +114,7 @@ def _of_fixed_tasks(solve_rate: Trend, contested: Trend) -> tuple[Word, str]:
 def _uncontested(contested: Trend) -> str:
     return (
         f"Only {contested.last:.0%} of the tasks are contested: the others are solved always or never, "
-        "so nobody learns from them."
+        "so no member learns from them."
     )
 
 

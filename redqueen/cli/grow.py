@@ -22,7 +22,7 @@ from redqueen.tasks.kinds import languages
 def grown(file: Path, overrides: Sequence[str], steps: int | None, model: str | None) -> Config:
     """Returns the recipe `grow` on a file: rows of tasks, a run's folder, or seed programs.
 
-    Raises UserError if it is none of these, with the row or the line.
+    Raises UserError, which names the row or the line, if it cannot be read as one of these.
     """
     if not file.exists():
         raise UserError(f"{file} does not exist: give a file of tasks or programs (redqueen tasks import makes one)")

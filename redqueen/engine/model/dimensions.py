@@ -59,7 +59,7 @@ CHARACTERS_A_TOKEN = 2.3
 
 
 def known_base(name: str) -> KnownBase | None:
-    """Returns the sizes of the base called `name`; None if it is none of these, or a folder here."""
+    """Returns the sizes of the base called `name`; None if it is not one of these, or is a folder here."""
     return None if Path(name).expanduser().is_dir() else KNOWN.get(name)
 
 

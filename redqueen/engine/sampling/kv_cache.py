@@ -42,7 +42,7 @@ def pages_suit(keys: Tensor) -> bool:
     """Returns whether such keys [.., D] are kept in pages: on a GPU whose flash attention reads them.
 
     A tensor of the meta device stands for one of a GPU that need not be here.
-    Raises ModelError if REDQUEEN_PAGES is none of `auto`, `on` and `off`.
+    Raises ModelError if REDQUEEN_PAGES is not `auto`, `on` or `off`.
     """
     choice = os.environ.get(VARIABLE) or "auto"
     if choice not in ("auto", "on", "off"):
@@ -75,7 +75,7 @@ def batch_pages(rows: int, room: int, tokens: int = 0) -> int:
 
 
 class Pages:
-    """Who has which page. Page 0 is nobody's."""
+    """Who has which page. Page 0 belongs to no row."""
 
     def __init__(self, total: int, rows: int) -> None:
         self.total = total

@@ -41,7 +41,7 @@ class _Limit:
 
 _LIMITS = {
     "valid": _Limit(FEW_VALID, "Most proposals are refused."),
-    "contested": _Limit(FEW_CONTESTED, "Nearly all tasks are solved always or never, so nobody learns from them."),
+    "contested": _Limit(FEW_CONTESTED, "Nearly all tasks are solved always or never, so no member learns from them."),
     "guessable": _Limit(MANY_GUESSED, "Many right answers can be guessed, and teach little.", most=True),
 }
 

@@ -230,7 +230,7 @@ def _practice_row(step: int, practised: Practised) -> MatchRow:
 
 
 def _posed_row(step: int, scored: ScoredPosed) -> ProposalRow:
-    """Returns a fixed task in the place of a proposal, by the task bank; nobody wrote it now, or is paid for it."""
+    """Returns a fixed task in the place of a proposal, by the task bank: no teacher wrote it or is paid for it."""
     task = scored.posed.task
     return ProposalRow(
         id=task.id,
