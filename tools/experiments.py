@@ -32,6 +32,12 @@ class Experiment:
     """The pairs of arms whose gains are compared."""
     slopes: tuple[tuple[str, str], ...]
     """The pairs of arms whose tasks' growth is compared."""
+    primary: tuple[str, ...] = ()
+    """The held-out sets of the primary endpoints; all of them if it is empty."""
+    by_depth: bool = False
+    """Whether the tasks are expressions, and scores are those of the run's own evaluations, by depth."""
+    late: bool = False
+    """Whether it is asked if students still learn in the second half."""
 
     def plan(self, only: str | None = None, seeds: int | None = None) -> Iterator[tuple[str, int]]:
         """Yields the runs as (arm, seed), in the order in which they are made."""
@@ -81,6 +87,7 @@ def _wrong(share: str) -> tuple[str, ...]:
 
 EXPR = Experiment(
     prefix="expr-",
+    by_depth=True,
     page="reports/RESULTS_EXPR.md",
     figures="results-expr",
     steps=40,
@@ -127,5 +134,36 @@ OWN = Experiment(
     slopes=(("M", "C"),),
 )
 
-EXPERIMENTS = {"code": CODE, "expr": EXPR, "own": OWN}
+PAIR = ("expr", *ONE_OF_EACH)
+
+WORK = Experiment(
+    prefix="work-",
+    page="reports/THINKING.md",
+    figures="work",
+    steps=200,
+    by_depth=True,
+    late=True,
+    primary=("deep 4", "deep 5", "deep 6", "deep 7"),
+    common=(
+        *("plugins=tools.deep_expressions", "evals.benchmarks=reserved,deep_expressions", "evals.limit=240"),
+        *("run.steps=200", "evals.every=25", "run.keep_every=50", "model.rank=4", "model.alpha=8"),
+        *("model.prompts=work", "sampling.attempt_tokens=160", "learning.lr=5e-4", "game.kinds=expr_o"),
+        *("game.proposals=24", "game.attempts=8", "model.workers=1"),
+    ),
+    arms={
+        "R": ("expr", "population.teachers=0", "population.students=1", "evolution.enabled=false"),
+        "A": ("expr", "matched=per_adapter"),
+        "C": PAIR,
+        "D": ("expr", "evolution.enabled=false"),
+        "E": ("expr",),
+        "P": ("expr", *AS_IN_THE_PAPER),
+        "X": ("expr", "population.teachers=0", "population.students=1", "evolution.enabled=false", "TODO"),
+    },
+    seeds={"R": 5, "A": 5, "C": 5, "X": 3, "E": 5, "D": 3, "P": 3},
+    order=(("C", "R", "A"), ("X",), ("E",), ("D", "P")),
+    compared=(("C", "R"), ("C", "A"), ("E", "A"), ("E", "C")),
+    slopes=(("C", "A"), ("E", "A"), ("E", "C")),
+)
+
+EXPERIMENTS = {"code": CODE, "expr": EXPR, "own": OWN, "work": WORK}
 """By the name on the command line."""

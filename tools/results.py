@@ -35,7 +35,7 @@ from redqueen.base.intervals import mean
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.directory import RunDirectory
 from tools.experiments import EXPERIMENTS, EXPR, PASSES, STRANGERS, Experiment
-from tools.expr_scores import depth_scores, wrong_golds
+from tools.expr_scores import contested_depths, depth_scores, wrong_golds
 
 ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "runs" / "results"
@@ -166,11 +166,18 @@ def _numbers(experiment: Experiment, arm: str, seed: int, data: Path | None) -> 
         "breadth": _breadth(run),
         "held_out": [{"step": line["step"], **line["held_out"]} for line in lines if "held_out" in line],
         "wrong_golds": wrong_golds(run) if experiment is EXPR else None,
+        "contested_depths": contested_depths(run) if experiment.by_depth else None,
         "evaluations": {
-            str(step): depth_scores(run, step) if experiment is EXPR else _scores(run, step, data)
-            for step in (0, experiment.steps)
+            str(step): depth_scores(run, step) if experiment.by_depth else _scores(run, step, data)
+            for step in _evaluated(run, experiment)
         },
     }
+
+
+def _evaluated(run: RunDirectory, experiment: Experiment) -> list[int]:
+    """Returns the steps whose scores are kept: the first and the last, or all at which the run was evaluated."""
+    between = [line["step"] for line in run.metrics() if "held_out" in line] if experiment.late else []
+    return sorted({0, *between, experiment.steps})
 
 
 def _origin(run: RunDirectory) -> dict[str, Any]:
@@ -181,7 +188,7 @@ def _origin(run: RunDirectory) -> dict[str, Any]:
 
 def _keep_tasks(experiment: Experiment, arm: str, seed: int, run: RunDirectory) -> None:
     """Writes the tasks of a finished run to a file, if strangers are trained on them and it is not there."""
-    if experiment is EXPR or arm not in CURRICULA or _tasks_file(arm, seed).exists():
+    if experiment.by_depth or arm not in CURRICULA or _tasks_file(arm, seed).exists():
         return
     TASKS.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "redqueen", "tasks", "export", str(run.path)]
