@@ -138,7 +138,7 @@ def play(step: int, ratings: Ratings, references: list[Task], policy: Policy, ve
         rho = fmean(judged.status == "correct" for _, judged in attempts) if attempts else 0.0
         if attempts:
             solve_rates[match.id].append(rho)
-        if verdict.status != "infra_error":
+        if verdict.status != "infra_error" and (task is None or attempts):
             reward = teacher_reward(task, rho)
             graded.append(GradedRollout(rollout=rollout, reward=reward, verdict=verdict))
         for text, judged in attempts:

@@ -93,6 +93,22 @@ def test_nothing_that_is_held_out_is_planted_or_shown(tmp_path: Path, verifier: 
     trainer.close()
 
 
+def test_a_resumed_run_refuses_what_it_refused_before(tmp_path: Path, verifier: LocalVerifier) -> None:
+    # `code_f` makes no task of the programs that have one input only.
+    file = seed_file(tmp_path)
+    lines = file.read_text().replace("f(2)\nf(3)\nf(4)\n", "", 12)
+    file.write_text(lines)
+    settings = {"game.seeds": file, "game.seed_tasks": "none", "game.kinds": "code_f", "game.min_inputs": 3}
+    play_of = toy.trainer(toy.config(tmp_path, **settings), tmp_path / "run", verifier).self_play
+    planted = plant_seeds(play_of, 0.5)
+    # A checkpoint keeps the held-out tasks, and a resumed run holds out their likenesses.
+    resumed = TaskBank(10)
+    resumed.hold_out(map(likeness_of, planted.held_out))
+    whole = [replace(fixed(number), kind="code_f") for number in range(24)]
+    assert [resumed.is_held_out(task) for task in whole] == [play_of.task_bank.is_held_out(task) for task in whole]
+    assert 0 < len(planted.held_out) < 12
+
+
 def test_what_is_contested_is_wanted_more_and_what_rests_comes_back() -> None:
     def known(solved: float) -> Entry:
         return Entry(fixed(0), None, solved=solved, tried=8.0, posed=5)

@@ -138,7 +138,7 @@ ParentSelection = Literal["rank", "tournament", "uniform"]
 
 
 class LeagueConfig(Section):
-    """Who plays whom (docs/ALGORITHM.md), and how members are ranked (docs/ALGORITHM.md)."""
+    """Who plays whom and how members are ranked (docs/ALGORITHM.md)."""
 
     matchmaking: Annotated[str, PartName("matchmaking", get_args(Matchmaking))] = "balanced"
     """How opponents are drawn: balanced (near-even games), hard (teachers likely to win), uniform, or in turn."""
@@ -208,7 +208,7 @@ class EvolutionConfig(Section):
     elite: int = Field(default=0, ge=0)
     """The fittest of a role that are never replaced."""
     min_distance: float = Field(default=0.0, ge=0, lt=2)
-    """A child closer than this to a living member (`adapters.distance`) is drawn again; 0: not measured."""
+    """A child closer than this to a living member (`factors.relative_distance`) is drawn again; 0: not measured."""
 
 
 class EvalsConfig(Section):

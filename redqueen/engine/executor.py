@@ -65,8 +65,8 @@ class InlineExecutor:
     """Samples and computes gradients in this process, on the base's device."""
 
     streams = True
-    samples_apart = False
     """Further groups go into the running batch."""
+    samples_apart = False
 
     def __init__(self, base: Base, bank: AdapterBank) -> None:
         self._base = base

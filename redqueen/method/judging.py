@@ -4,6 +4,9 @@ This is the only place where a member's text is read, so the rule for cut-off te
 studies and the warm start alike: a text that the token limit ended is malformed, whatever it says. A task whose program
 gives other results when it runs again is withdrawn with all its attempts (`faults_of`, `withdrawn`): a program that
 tosses a coin would make any task contested. `retrial.py` decides what runs again.
+
+An attempt becomes a verdict in four steps: the prompt format finds the answer in the text (`read_attempt`), the kind
+reads it (`TaskKind.read_answer`), says what to compare (`Answer`), and what must run for that (`Trial`).
 """
 
 from __future__ import annotations

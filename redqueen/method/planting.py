@@ -66,7 +66,6 @@ def plant_seeds(play: SelfPlay, share: float = 0.0) -> Planted:
     if own is not None and len(languages(game.kinds)) > 1:
         raise SeedError(f"{own} is of one language, and game.kinds are of several: choose kinds of one")
     programs = planted = 0
-    held: list[Task] = []
     tested: list[Task] = []
     for language in languages(game.kinds):
         tasks, held_out = _seed_programs(play, language, 0.0 if own is None else share)
@@ -79,8 +78,8 @@ def plant_seeds(play: SelfPlay, share: float = 0.0) -> Planted:
             # One question a kind, and the same in every run.
             asked = (task_on(whole, kind, planted_by(0, whole, kind)) for kind in held_out_kinds(game.kinds))
             tested += [task for task in asked if task is not None]
-        held += held_out
-    play.task_bank.hold_out(map(likeness_of, held))
+    # What a checkpoint holds, so that a resumed run refuses the same.
+    play.task_bank.hold_out(map(likeness_of, tested))
     if planted > len(play.task_bank):
         raise SeedError(f"there are more than game.bank_size={game.bank_size} seeds of a kind: raise it")
     _check_kinds(play)

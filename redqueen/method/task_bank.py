@@ -27,7 +27,7 @@ class Entry:
 
     task: Task
     rho: float | None
-    """The solve rate when the task was played, in [0, 1]; None for a fixed task."""
+    """The solve rate when the task was played, in [0, 1]; None for a fixed task, or if the machine lost all attempts."""
     # What is known of a fixed task that was posed (`redqueen.method.practice`).
     solved: float = 0.0
     """The attempts that solved it; what is old counts less."""
@@ -40,7 +40,14 @@ class Entry:
 class TaskBank:
     """Holds each task once; when a kind is full, its oldest task that is not fixed is dropped.
 
-    Two tasks of a kind are the same if they have the same program (in normal form), inputs and message.
+    Two tasks of a kind are the same if they have the same program (in normal form), inputs and message. Programs are
+    compared in four ways, from the strictest to the loosest:
+
+    - identity: what `add` takes for the same task;
+    - fingerprint: the same program in normal form, whatever its inputs;
+    - likeness: the same language and shape, which is a program up to names and constants. Reserved and held-out programs
+      are kept apart by it;
+    - idea: what makes a task novel, which a kind may define; by default the shape.
     """
 
     def __init__(self, capacity: int) -> None:

@@ -76,7 +76,7 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
         return self._sandbox.tier
 
     def judge_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
-        """Runs the program on its inputs, three times in two interpreters, while the caller goes on.
+        """Runs the program on its inputs, at least four times in two interpreters, while the caller goes on.
 
         Waits only while as many jobs as the sandbox holds (`MAX_WAITING`) are before it.
         """

@@ -1,8 +1,10 @@
 """Trains a population: plays steps (`redqueen.method.step`), records and evaluates them, and saves checkpoints.
 
 A run is a function of its configuration. Every random number comes from a stream that is named by the seed and by where
-it is used, so a resumed run plays each step exactly as the uninterrupted run would have. There are two exceptions: vLLM
-draws its own numbers, and what was sampled ahead (`learning.max_staleness`) is sampled anew.
+it is used, so a resumed run plays each step exactly as the uninterrupted run would have: `store/checkpoint.py` keeps
+members, optimizers, slots and task bank, `run/session.py` the batch sizes that the run was fitted with. There are three
+exceptions: vLLM draws its own numbers, what was sampled ahead (`learning.max_staleness`) is sampled anew, and on a
+machine with less memory the batches are fitted again, so that numbers round differently.
 """
 
 from __future__ import annotations

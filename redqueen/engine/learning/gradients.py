@@ -26,8 +26,6 @@ from redqueen.records import ImportanceRatio
 # (Ionides 2008, Truncated Importance Sampling; for language models Yao et al. 2025, "Your Efficient RL Framework
 # Secretly Brings You Off-Policy RL Training"). verl's `rollout_is=token` and TRL's
 # `vllm_importance_sampling_correction` are the same, with the same cap of 2.
-#
-# Shape suffix: S scored tokens.
 
 
 @dataclass(frozen=True, slots=True)

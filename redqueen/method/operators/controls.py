@@ -31,9 +31,9 @@ def linear_mean(parents: Sequence[Adapter], generator: torch.Generator) -> Adapt
 def fresh(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter:
     """Makes a new, untrained adapter of the parents' form: b is zero, a uniform within ±1/√in, as PEFT draws it.
 
-    `initialisation.fresh` draws from the same distribution for the members that start a run.
+    `factors.fresh` draws from the same distribution for the members that start a run.
     """
-    # The two are not merged: `initialisation.fresh` uses one generator for all sites and scales in another order, so
+    # The two are not merged: `factors.fresh` uses one generator for all sites and scales in another order, so
     # its numbers differ in their last bits, and recorded runs depend on both.
 
     def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:

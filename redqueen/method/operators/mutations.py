@@ -92,9 +92,9 @@ def full_gaussian(parents: Sequence[Adapter], generator: torch.Generator, *, sca
     The noise is drawn for the factors as they are stored, so unlike the spectral operators it depends on how an update
     is split into a and b, and the child keeps that split. An untrained b (zero) gets no noise.
 
-    `initialisation.perturb` adds noise of the same distribution to the members that start a run.
+    `factors.perturb` adds noise of the same distribution to the members that start a run.
     """
-    # The two are not merged: `initialisation.perturb` uses one generator for all sites and computes the deviation in
+    # The two are not merged: `factors.perturb` uses one generator for all sites and computes the deviation in
     # fp32, so its numbers differ, and recorded runs depend on both.
     scale = strength("scale", scale)
     return by_module(

@@ -2,6 +2,10 @@
 
 `TaskKind` is also the kind of what has none: a program with all its inputs, as a seed is, which `of_program` of the
 other kinds makes tasks of. A kind is a mode (deduction, abduction, induction) of a language.
+
+A kind of your own must say how a question is written and answered (`question`, `write_answer`; for chat also `goal`,
+`chat_question`, `answer_form`, `answer_block`) and how an answer is judged (`trial`). The rest may be overridden.
+`deduction.py` is the shortest kind, which runs nothing to judge; `abduction.py` runs the answer.
 """
 
 from __future__ import annotations
