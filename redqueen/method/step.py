@@ -8,7 +8,7 @@ The five phases:
 1. **match**: each teacher is paired with students, by their ratings (`matchmaking.py`).
 2. **propose**: teachers write tasks, and the verifier rejects what is no task (`self_play.py`).
 3. **solve**: the matched student attempts each task several times, and some attempts are judged again (`retrial.py`);
-   texts are paid (`played_step.py`, `rewards.py`), and matches are games that move ratings (`evolution.py`, `rating.py`).
+   texts are paid (`played_step.py`, `rewards.py`), and matches are games that move ratings (`rating.py`).
 4. **learn**: each member takes one policy-gradient step on its own texts (`advantages.py`, `engine/learning/`).
 5. **evolve**: now and then the weakest of each role are replaced by children of others (`selection.py`, `operators/`).
 """

@@ -27,7 +27,7 @@ class Entry:
 
     task: Task
     rho: float | None
-    """The solve rate when the task was played, in [0, 1]; None for a fixed task, or if the machine lost all attempts."""
+    """The solve rate when the task was played, in [0, 1]; None for a fixed task, or if no attempt was judged."""
     # What is known of a fixed task that was posed (`redqueen.method.practice`).
     solved: float = 0.0
     """The attempts that solved it; what is old counts less."""
@@ -45,9 +45,8 @@ class TaskBank:
 
     - identity: what `add` takes for the same task;
     - fingerprint: the same program in normal form, whatever its inputs;
-    - likeness: the same language and shape, which is a program up to names and constants. Reserved and held-out programs
-      are kept apart by it;
-    - idea: what makes a task novel, which a kind may define; by default the shape.
+    - likeness: the same program up to names and constants, by which reserved and held-out ones are kept apart;
+    - idea: what makes a task novel, which its kind says.
     """
 
     def __init__(self, capacity: int) -> None:

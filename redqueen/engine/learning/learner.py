@@ -103,8 +103,8 @@ class LocalLearner:
 
         There is memory for one update at a time. Raises what `update` does.
 
-        From here the way goes through `packing.py` (micro-batches) and `gradients.py` (the loss) to the backward pass of
-        `LowRankLinear` in `engine/lora/sites.py`, which adds into the rows of `gradients` by slot.
+        From here the way goes through `packing.py` (micro-batches) and `gradients.py` (the loss) to the backward pass
+        of `LowRankLinear` in `engine/lora/sites.py`, which adds into the rows of `gradients` by slot.
         """
         start = time.perf_counter()
         # Members are looked up first: an unknown one must not leave the others with half an update.
