@@ -6,6 +6,8 @@ import contextlib
 import json
 import os
 import re
+import shutil
+import sqlite3
 import tomllib
 from pathlib import Path
 
@@ -55,13 +57,27 @@ def test_every_column_has_the_value_of_the_run(run: Path, tmp_path: Path) -> Non
     assert {key: first[key] for key in first if key != "shape"} == {
         "run": "run", "id": "1.0.a", "step": 1, "kind": "code_o", "author": "T0", "student": "S1", "program": ADD,
         "inputs": ["1"], "outputs": ["4"], "message": "", "shown": 0, "attempts": 2, "solved": 1, "solve_rate": 0.5,
-        "teacher_reward": 0.25, "novel": True,
+        "teacher_reward": 0.25, "novel": True, "work": "", "answer": "4",
     }  # fmt: skip
     assert list(first) == [column.name for column in columns()]
     assert last["program"] == JOIN
     assert last["message"] == "put it in bold"
     assert last["outputs"][2] == r"'<b>é\n'"
     assert (last["shown"], last["attempts"], last["solve_rate"]) == (2, 0, None)
+
+
+def test_the_first_right_answer_comes_with_its_work(run: Path, tmp_path: Path) -> None:
+    worked = tmp_path / "worked"
+    shutil.copytree(run, worked)
+    config = json.loads((worked / "config.json").read_text())
+    config["model"]["prompts"] = "work"
+    (worked / "config.json").write_text(json.dumps(config))
+    with sqlite3.connect(worked / "run.sqlite") as archive:
+        archive.execute("UPDATE attempts SET text = 'x = 1\nreturn x + 3 -> 4' WHERE status = 'correct'")
+    export(worked, tmp_path / "tasks.jsonl")
+    rows = list(map(json.loads, (tmp_path / "tasks.jsonl").read_text().splitlines()))
+    assert (rows[0]["work"], rows[0]["answer"]) == ("x = 1\nreturn x + 3", "4")
+    assert {(row["work"], row["answer"]) for row in rows if not row["solved"]} == {("", "")}
 
 
 def test_reserved_programs_are_left_out_and_counted(run: Path, tmp_path: Path) -> None:

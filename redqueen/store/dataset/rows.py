@@ -9,12 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from redqueen.method.prompts import taken_apart
 from redqueen.method.seeds import is_reserved
 from redqueen.records import Kind
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import TaskRow
 from redqueen.store.directory import RunDirectory
 from redqueen.tasks.kinds import find_or_plain
+from redqueen.tasks.kinds.work import WorkedText
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,12 @@ class TaskRecord:
     novel: bool
     """Whether its idea was new when it was written: in no seed, and in no task of its kind in the task bank."""
     shape: str
-    """A hash of the program, equal for programs that are alike up to names and constants."""
+    """A hash of the program, equal for programs that are the same up to names and constants."""
+    work: str = ""
+    """What the student wrote on its way to its first right answer; empty without one, or in a prompt format without
+    work."""
+    answer: str = ""
+    """That answer, as `redqueen show` prints it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,17 +96,27 @@ class TaskSelection:
 def read_tasks(run: Path) -> list[TaskRecord]:
     """Returns all valid tasks of a run, oldest first. Raises RunError if there is no such run."""
     directory = RunDirectory(run)
-    directory.config()
+    prompts = directory.config().model.prompts
     with ArchiveReader(directory.archive) as archive:
         rows = archive.tasks()
         outcomes = {row[0]: row[1:] for row in archive.select(_OUTCOMES)}
+        right: dict[str, str] = {task: text for task, text, _ in archive.select(_FIRST_RIGHT)}
     # A task may have the program of another one, and a shape takes a parse. So each program is parsed once.
     shapes = {(row.kind, row.program): "" for row in rows}
     for kind, program in shapes:
         shapes[kind, program] = find_or_plain(kind).language.shape(program)
     # `runs/..` and `.` have no name of their own.
     name = run.resolve().name
-    return [_record(name, row, shapes[row.kind, row.program], *outcomes[row.id]) for row in rows]
+    return [
+        _record(
+            name,
+            row,
+            shapes[row.kind, row.program],
+            taken_apart(prompts, row.kind, right.get(row.id, "")),
+            *outcomes[row.id],
+        )
+        for row in rows
+    ]
 
 
 # One pass over the tables instead of a question for each task. `count` leaves out what is NULL: an attempt that a fault
@@ -110,10 +127,21 @@ _OUTCOMES = (
     "FROM tasks JOIN proposals ON proposals.id = tasks.id JOIN matches ON matches.id = proposals.match "
     "LEFT JOIN attempts ON attempts.task = tasks.id GROUP BY tasks.id"
 )
+# The text beside `min(number)` is that attempt's.
+_FIRST_RIGHT = (
+    "SELECT task, text, min(number) FROM attempts WHERE status = 'correct' AND reward IS NOT NULL GROUP BY task"
+)
 
 
 def _record(
-    run: str, row: TaskRow, program_shape: str, student: str, reward: float | None, attempts: int, solved: int
+    run: str,
+    row: TaskRow,
+    program_shape: str,
+    first_right: WorkedText,
+    student: str,
+    reward: float | None,
+    attempts: int,
+    solved: int,
 ) -> TaskRecord:
     task = row.task()
     return TaskRecord(
@@ -134,6 +162,8 @@ def _record(
         teacher_reward=reward,
         novel=row.novel,
         shape=program_shape,
+        work=first_right.work,
+        answer=first_right.answer or "",
     )
 
 
