@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from redqueen.cli.tasks_import import import_tasks, imported_beside
 from redqueen.config import Config
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
@@ -14,23 +15,53 @@ from redqueen.method.seeds import seeds_of
 from redqueen.method.task_bank import fingerprint_of, likeness_of
 from redqueen.records import Task
 from redqueen.run.recording.plain_console import PlainConsole
-from redqueen.store.dataset.files import FORMATS, fixed_tasks
+from redqueen.store.dataset.files import fixed_tasks, is_rows, read_rows
 from redqueen.store.files import quoted
-from redqueen.tasks.kinds import languages
+from redqueen.tasks.kinds import find, languages
+
+SHORT = frozenset({"code_o", "code_i", "code_f"})
+"""The kinds whose answers fit the recipe's limits. A whole program and a worked answer are longer."""
 
 
 def grown(file: Path, overrides: Sequence[str], steps: int | None, model: str | None) -> Config:
-    """Returns the recipe `grow` on a file: rows of tasks, a run's folder, or seed programs.
+    """Returns the recipe `grow` on a file: rows of tasks in any form, a run's folder, or seed programs.
 
-    Raises UserError, which names the row or the line, if it cannot be read as one of these.
+    Rows as people publish them are imported first, into a file beside this one (docs/YOUR_TASKS.md). Raises UserError,
+    which names the row or the line, if it cannot be read as one of these.
     """
     if not file.exists():
-        raise UserError(f"{file} does not exist: give a file of tasks or programs (redqueen tasks import makes one)")
+        raise UserError(f"{file} does not exist: give a file of tasks or programs (docs/YOUR_TASKS.md)")
+    # A wrong setting is told before minutes of work.
+    configure(["grow", *overrides], steps, model)
+    if not file.is_dir() and is_rows(file) and not _is_imported(file):
+        file = _imported(file, unsafe="sandbox.unsafe_no_isolation=true" in overrides)
     own = [f"game.seeds={file}"]
-    if file.is_dir() or file.suffix in FORMATS:
-        kinds = ",".join(dict.fromkeys(task.kind for task in fixed_tasks(file)))
-        own = [f"game.tasks={file}", f"game.kinds={kinds}"]
+    if file.is_dir() or is_rows(file):
+        kinds = list(dict.fromkeys(task.kind for task in fixed_tasks(file)))
+        own = [f"game.tasks={file}", f"game.kinds={','.join(kinds)}"]
+        if not set(kinds) <= SHORT:
+            own += ["sampling.attempt_tokens=256", "sampling.proposal_tokens=256"]
+        if any(find(kind).generated for kind in kinds):
+            # No teacher could say whether its own answer is right.
+            own += ["population.teachers=0"]
     return configure(["grow", *own, *overrides], steps, model)
+
+
+def _is_imported(file: Path) -> bool:
+    """Returns whether the first row is one of `redqueen tasks export` or `redqueen tasks import`."""
+    first = next(iter(read_rows(file)), None)
+    return isinstance(first, dict) and {"kind", "program", "inputs", "outputs"} <= first.keys()
+
+
+def _imported(file: Path, *, unsafe: bool) -> Path:
+    """Returns the file that the rows are imported to, or were before."""
+    for before in imported_beside(file):
+        if before.exists():
+            PlainConsole(soft_wrap=True).print(f"{before} is there already: delete it to import {file.name} again")
+            return before
+    _, out = import_tasks(file, None, unsafe=unsafe)
+    PlainConsole(soft_wrap=True).print(f"imported to {out}")
+    return out
 
 
 def introduce_own(config: Config) -> None:

@@ -22,9 +22,9 @@ from redqueen.tasks.python import ABDUCTION, DEDUCTION, INDUCTION, PYTHON
 
 
 def run_tasks_import(file: Path, out: Path, *, unsafe: bool) -> int:
-    """Writes the tasks to `out`, says what was found and refused; returns the exit code, 1 if the machine lost a row.
+    """Writes the tasks to `out`, and says what to do with them; returns the exit code, 1 if the machine lost a row.
 
-    Raises UserError if the file cannot be read, if `out` exists or cannot be written, or if no row is left.
+    Raises UserError as `import_tasks` does, and for a run, or if `out` exists.
     """
     if RunDirectory(file).config_file.exists():
         raise UserError(
@@ -36,6 +36,23 @@ def run_tasks_import(file: Path, out: Path, *, unsafe: bool) -> int:
     # Before minutes of work.
     if not out.parent.is_dir():
         raise UserError(f"cannot write {out}: the folder {out.parent} does not exist")
+    own, out = import_tasks(file, out, unsafe=unsafe)
+    for line in _after_seeds(own, out) if _are_seeds(own) else _after_tasks(own, out):
+        PlainConsole(soft_wrap=True).print(line)
+    return 1 if own.machine_failed else 0
+
+
+def imported_beside(file: Path) -> tuple[Path, Path]:
+    """Returns the names beside a file that its programs, and its tasks, are imported to if no other name is given."""
+    stem = file.name.partition(".")[0]
+    return file.with_name(f"{stem}.seeds.txt"), file.with_name(f"{stem}.tasks.jsonl")
+
+
+def import_tasks(file: Path, out: Path | None, *, unsafe: bool) -> tuple[OwnTasks, Path]:
+    """Writes a file's tasks to `out`, or beside it, and says what was found and refused; returns both.
+
+    Raises UserError if the file cannot be read, if `out` cannot be written, or if no row is left.
+    """
     with LocalVerifier(SandboxConfig(unsafe_no_isolation=unsafe)) as verifier:
         own = load_own_tasks(file, verifier)
     console = PlainConsole(soft_wrap=True)
@@ -45,16 +62,20 @@ def run_tasks_import(file: Path, out: Path, *, unsafe: bool) -> int:
     if not own.tasks:
         what = "a seed" if own.form.name == "programs with inputs" else "a task"
         raise UserError(f"{file}: none of {own.rows} rows can be {what}, so nothing was written")
-    seeds = own.tasks[0].kind == PYTHON.name
+    seeds = _are_seeds(own)
+    if out is None:
+        out = imported_beside(file)[0 if seeds else 1]
     if not seeds and out.suffix != ".jsonl":
         raise UserError(f"{out}: tasks of the kind {own.tasks[0].kind} need a name that ends in .jsonl")
     try:
         write_text(out, _seed_file(own.tasks) if seeds else _tasks_file(own.tasks))
     except OSError as error:
         raise UserError(f"cannot write {out}: {error.strerror or error}") from error
-    for line in _after_seeds(own, out) if seeds else _after_tasks(own, out):
-        console.print(line)
-    return 1 if own.machine_failed else 0
+    return own, out
+
+
+def _are_seeds(own: OwnTasks) -> bool:
+    return own.tasks[0].kind == PYTHON.name
 
 
 def _seed_file(tasks: tuple[Task, ...]) -> str:

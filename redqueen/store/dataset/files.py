@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import gzip
 import inspect
 import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -86,6 +88,8 @@ def _docstrings(record: type) -> dict[str, str]:
 
 
 FORMATS = (".parquet", ".jsonl")
+PACKED = ".jsonl.gz"
+"""What is read beside `FORMATS`, as EvalPlus publishes its rows."""
 FOLDER_FILE = Path("data") / "tasks.parquet"
 """Where the file lies in a folder that is a whole data set."""
 # A row with this many bytes is no task: the sandbox takes no program of more than 64 KiB.
@@ -134,12 +138,17 @@ def read_rows(file: Path) -> Iterator[dict[str, Any] | str]:
     """
     if file.is_dir():
         file = file / FOLDER_FILE
-    if file.suffix not in FORMATS:
-        raise UserError(f"{file}: the file's name must end in {' or '.join(FORMATS)}")
+    if not is_rows(file):
+        raise UserError(f"{file}: the file's name must end in {', '.join(FORMATS)} or {PACKED}")
     try:
         yield from _read_parquet(file) if file.suffix == ".parquet" else _read_lines(file)
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def is_rows(file: Path) -> bool:
+    """Returns whether a file's name says that it holds rows."""
+    return file.suffix in FORMATS or file.name.endswith(PACKED)
 
 
 _BATCH_BYTES = 8 << 20
@@ -149,7 +158,8 @@ _MOST_IN_COLUMN = 256 << 20
 
 
 def _read_lines(file: Path) -> Iterator[dict[str, Any] | str]:
-    with open_plain(file) as lines:
+    with open_plain(file) as plain:
+        lines = gzip.GzipFile(fileobj=plain) if file.name.endswith(PACKED) else plain
         # A longer line is read in parts, which are bad lines each; so no line can fill the memory.
         while line := lines.readline(_MAX_LINE_BYTES):
             if line.strip():

@@ -1,0 +1,74 @@
+"""`redqueen grow` takes rows as people publish them: it imports them into a file beside theirs, once."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from redqueen.cli.grow import grown
+from redqueen.config import ConfigError
+from redqueen.errors import UserError
+
+CRUXEVAL = {"id": "sample_0", "code": "def f(a):\n    return a + [1]", "input": "[2]", "output": "[2, 1]"}
+MBPP = {
+    "text": "Write a function to add two numbers.",
+    "code": "def add(a, b):\n    return a + b",
+    "test_list": ["assert add(1, 2) == 3", "assert add(0, 0) == 0"],
+}
+GSM8K = {"question": "How much is 2 and 3?", "answer": "2 + 3 = <<2+3=5>>5\n#### 5"}
+
+
+def published(file: Path, row: dict[str, object]) -> Path:
+    text = json.dumps(row) + "\n"
+    if file.suffix == ".gz":
+        file.write_bytes(gzip.compress(text.encode()))
+    else:
+        file.write_text(text)
+    return file
+
+
+def test_rows_of_programs_become_seeds(tmp_path: Path) -> None:
+    config = grown(published(tmp_path / "cruxeval.jsonl", CRUXEVAL), [], None, None)
+    assert config.game.seeds == str(tmp_path / "cruxeval.seeds.txt")
+    assert (config.game.tasks, config.game.kinds) == (None, ("code_o", "code_i"))
+    assert config.population.teachers == 1
+
+
+def test_rows_with_tests_become_tasks_that_a_teacher_varies(tmp_path: Path) -> None:
+    config = grown(published(tmp_path / "mbpp.jsonl.gz", MBPP), [], None, None)
+    assert config.game.tasks == str(tmp_path / "mbpp.tasks.jsonl")
+    assert (config.game.kinds, config.population.teachers) == (("code_t",), 1)
+    assert config.sampling.attempt_tokens == 256
+
+
+def test_no_teacher_writes_questions_of_mathematics(tmp_path: Path) -> None:
+    config = grown(published(tmp_path / "gsm8k.jsonl", GSM8K), ["game.attempts=4"], 3, None)
+    assert (config.game.kinds, config.population.teachers) == (("maths",), 0)
+    assert (config.game.attempts, config.run.steps) == (4, 3)
+
+
+def test_a_file_that_was_imported_before_is_used_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = published(tmp_path / "gsm8k.jsonl", GSM8K)
+    first = grown(file, [], None, None)
+    imported = Path(str(first.game.tasks))
+    imported.write_text(imported.read_text().replace("How much", "How many"))
+    assert grown(file, [], None, None) == first == grown(imported, [], None, None)
+    assert "How many" in imported.read_text()
+    assert "delete it to import gsm8k.jsonl again" in capsys.readouterr().out
+
+
+def test_a_wrong_setting_or_file_leaves_nothing_behind(tmp_path: Path) -> None:
+    file = published(tmp_path / "gsm8k.jsonl", GSM8K)
+    with pytest.raises(ConfigError, match=r"run\.steps"):
+        grown(file, ["run.step=4"], None, None)
+    broken = tmp_path / "rows.jsonl.gz"
+    broken.write_bytes(gzip.compress(file.read_bytes())[:-10])
+    with pytest.raises(UserError, match=r"cannot read .*rows\.jsonl\.gz"):
+        grown(broken, [], None, None)
+    unknown = published(tmp_path / "unknown.jsonl", {"a": 1})
+    with pytest.raises(UserError, match="none of 1 rows can be a task"):
+        grown(unknown, [], None, None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gsm8k.jsonl", "rows.jsonl.gz", "unknown.jsonl"]
