@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ MBPP = {
 GSM8K = {"question": "How much is 2 and 3?", "answer": "2 + 3 = <<2+3=5>>5\n#### 5"}
 
 
-def published(file: Path, row: dict[str, object]) -> Path:
+def published(file: Path, row: Mapping[str, object]) -> Path:
     text = json.dumps(row) + "\n"
     if file.suffix == ".gz":
         file.write_bytes(gzip.compress(text.encode()))
