@@ -39,7 +39,8 @@ Runs = Mapping[str, Mapping[int, Run]]
 Values = Mapping[str, Mapping[int, float]]
 """One number of each run, by arm and seed."""
 
-SETS = ("reserved", "cruxeval-i", "cruxeval-o", "depth 2", "depth 3", "depth 4")
+DEEP = ("deep 4", "deep 5", "deep 6", "deep 7")
+SETS = ("reserved", "cruxeval-i", "cruxeval-o", "depth 2", "depth 3", "depth 4", *DEEP)
 """All sets of held-out problems. A run has some of them."""
 WAYS = ("greedy", "drawn")
 COUNTED = ("paths", "programs")
@@ -137,6 +138,31 @@ def slopes(runs: Runs) -> Values:
     return found
 
 
+def late_slopes(runs: Runs, sets: Iterable[str]) -> Values:
+    """Returns the slope of the drawn held-out score over the second half of a run, in 100 steps, by arm and seed."""
+    found: dict[str, dict[int, float]] = {}
+    for arm, by_seed in runs.items():
+        for seed, run in by_seed.items():
+            steps = sorted(map(int, run["evaluations"]))
+            late = [step for step in steps if 2 * step >= steps[-1]]
+            line = slope(late, [score(run["evaluations"][str(step)], "drawn", sets) for step in late])
+            if line is not None:
+                found.setdefault(arm, {})[seed] = 100 * line.mean
+    return found
+
+
+def depth_slopes(runs: Runs) -> Values:
+    """Returns the slope of the mean depth of contested tasks that members wrote, in 100 steps, by arm and seed."""
+    found: dict[str, dict[int, float]] = {}
+    for arm, by_seed in runs.items():
+        for seed, run in by_seed.items():
+            depths: Mapping[str, float] = run["contested_depths"]
+            line = slope(list(map(int, depths)), list(depths.values()))
+            if line is not None and run["log_nodes"]:
+                found.setdefault(arm, {})[seed] = 100 * line.mean
+    return found
+
+
 def breadth(run: Run) -> dict[int, float]:
     """Returns by step the paths through the programs in equally many tasks of the ten steps before (rarefied)."""
     return {int(step): value for step, value in run["breadth"]["paths"].items()}
@@ -219,6 +245,8 @@ def stranger_gains(strangers: Mapping[int, Run], way: str, sets: Iterable[str] =
 def tables(runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CODE, panels: Runs | None = None) -> str:
     """Returns the tables of the page as Markdown."""
     parts = [_gain_table(runs), _course_table(runs), _secondary_table(runs)]
+    if experiment.late:
+        parts.insert(1, _late_table(runs, experiment))
     if any("passes" in run for by_seed in runs.values() for run in by_seed.values()):
         parts.append(_pass_table(runs))
     if strangers:
@@ -254,6 +282,30 @@ def _gain_table(runs: Runs) -> str:
         for arm, by_seed in runs.items()
     ]
     return "**Held-out gain over the start, in points**\n\n" + _table(["arm", "seeds", *columns], rows)
+
+
+def _late_table(runs: Runs, experiment: Experiment) -> str:
+    """Returns by arm what says whether students still learn in the second half, and whether teachers climb."""
+    late, grown = late_slopes(runs, experiment.primary), depth_slopes(runs)
+    gained = gains(runs, "drawn", experiment.primary)
+    rows = [
+        [
+            NAMES[arm],
+            str(len(by_seed)),
+            _points(gained[arm].values()),
+            _points(late.get(arm, {}).values()),
+            _points(grown.get(arm, {}).values(), 1, 2),
+        ]
+        for arm, by_seed in runs.items()
+    ]
+    head = [
+        "arm",
+        "seeds",
+        "gain at depth 4 to 7, points",
+        "its second half, for 100 steps",
+        "depth of contested tasks",
+    ]
+    return f"**Still learning? Still climbing?** (slopes are for 100 steps)\n\n{_table(head, rows)}"
 
 
 def _ends(run: Run, name: str) -> tuple[float, float]:
@@ -338,11 +390,18 @@ def _stranger_table(runs: Runs, strangers: Mapping[int, Run]) -> str:
 def comparisons(runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CODE) -> list[Comparison]:
     """Returns the primary comparisons of the plan, those without a run included."""
     found: list[Comparison] = []
+    sets = experiment.primary or SETS
     for way in measured(runs)[1]:
-        values = gains(runs, way)
+        values = gains(runs, way, sets)
         found += [compared(f"gain, {way}", values, one, other) for one, other in experiment.compared]
-    values = slopes(runs)
-    found += [compared("log nodes for 100 steps", values, one, other, 1, 2) for one, other in experiment.slopes]
+    if experiment.late:
+        values = late_slopes(runs, sets)
+        found += [compared("late gain for 100 steps", values, one, other) for one, other in experiment.compared]
+        grown = depth_slopes(runs)
+        found += [compared("contested depth for 100 steps", grown, *pair, 1, 2) for pair in experiment.slopes]
+    else:
+        values = slopes(runs)
+        found += [compared("log nodes for 100 steps", values, *pair, 1, 2) for pair in experiment.slopes]
     for way in WAYS if STRANGERS in experiment.seeds else ():
         values = {name.removesuffix("-last"): each for name, each in stranger_gains(strangers, way).items()}
         found += [compared(f"stranger, {way}", values, one, other) for one, other in experiment.compared]

@@ -62,6 +62,22 @@ def test_gains_are_weighted_by_problems_and_paired_by_seed() -> None:
     assert "R" not in report.slopes(RUNS)
 
 
+def test_late_slopes_are_of_the_second_half_and_depths_of_what_members_wrote() -> None:
+    def deep(rate: float) -> dict[str, Any]:
+        return {"S0": {"deep 4 drawn": {"rate": rate, "problems": 60}, "depth 2 drawn": {"rate": 1, "problems": 60}}}
+
+    scores = {"0": 0.0, "50": 0.5, "100": 0.2, "150": 0.3, "200": 0.4}
+    with_teacher = {
+        **run("C", 0, 0.1, 0.5),
+        "evaluations": {step: deep(rate) for step, rate in scores.items()},
+        "contested_depths": {"1": 2.0, "101": 3.0, "201": 4.0},
+    }
+    alone = {**with_teacher, "log_nodes": {}}
+    runs = {"C": {0: with_teacher}, "R": {0: alone}}
+    assert report.late_slopes(runs, report.DEEP)["C"] == pytest.approx({0: 0.2})
+    assert report.depth_slopes(runs) == {"C": pytest.approx({0: 1.0})}
+
+
 def test_breadth_is_the_change_of_paths_from_the_first_window_to_the_last() -> None:
     assert report.narrowing(RUNS)["E"] == pytest.approx({0: 0.5, 1: -0.5})
     assert "R" not in report.narrowing(RUNS)
