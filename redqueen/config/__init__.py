@@ -162,7 +162,8 @@ class Config(Section):
             if value is None and inside:
                 # A section of YAML that holds comments only.
                 continue
-            if inside:
+            # Who writes model=gpt2 means its name, which `unknown_key` says.
+            if inside and not (isinstance(value, str) and f"{name}.name" in inside):
                 raise ConfigError(f"'{name}' is a section: give its settings one by one, e.g. {inside[0]}")
             if name not in valid:
                 raise ConfigError(unknown_key(name, valid))
