@@ -323,6 +323,8 @@ def compare(runs: Sequence[Run | str | Path], by: str = "run") -> dict[str, list
     """
     from redqueen.analysis.compare import compare
 
+    if isinstance(runs, str | Path | Run):
+        runs = [runs]
     return compare([run.path if isinstance(run, Run) else Path(run) for run in runs], by).document()
 
 

@@ -305,7 +305,7 @@ def _late_table(runs: Runs, experiment: Experiment) -> str:
         "its second half, for 100 steps",
         "depth of contested tasks",
     ]
-    return f"**Still learning? Still climbing?** (slopes are for 100 steps)\n\n{_table(head, rows)}"
+    return f"**Still learning? Still climbing?** (depth: its slope for 100 steps)\n\n{_table(head, rows)}"
 
 
 def _ends(run: Run, name: str) -> tuple[float, float]:

@@ -118,6 +118,8 @@ def train(
             raise ConfigError("a resumed run keeps its directory and its model: leave out --run, --model and the like")
         with_steps = [*overrides, *([] if steps is None else [f"run.steps={steps}"])]
         _resume(RunDirectory(resume), with_steps, load_plugins=load_plugins)
+    if as_json and not dry_run:
+        raise ConfigError("--json prints a plan: add --dry-run")
     config = configure(overrides, steps, model, matched, _start(config_file) if config_file else None)
     if gpu is not None and not dry_run:
         raise ConfigError("--for plans a run on another machine: add --dry-run")
@@ -206,13 +208,15 @@ def grow(
 
 def _start(file: Path) -> Config:
     """Returns the configuration in a file of settings or in a run's config.json."""
+    if not is_settings(file) and file.suffix != ".json" and file.is_file():
+        raise ConfigError(f"--config {file}: the file's name must end in .toml, .yaml or .json")
     return settings_of(file) if is_settings(file) else read_config(file)
 
 
 def memory_size(text: str) -> int:
     """Returns the bytes of a size like 80GiB, 80G or 141GB. Raises ConfigError for anything else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(GiB|GB|G|MiB|MB|M)B?", text.strip(), re.IGNORECASE)
-    if match is None:
+    if match is None or not float(match[1]):
         raise ConfigError(f"--for={text} is no size of memory: write it like 80GiB or 141GB")
     number, unit = match.groups()
     base = 1000 if unit.upper() in ("GB", "MB") else 1024

@@ -25,7 +25,10 @@ class _PipeConsole(PlainConsole):
 def table_console() -> PlainConsole:
     """Returns the console for results: as wide as the terminal, in a pipe as wide as COLUMNS or as any table."""
     console = PlainConsole()
-    return console if console.is_terminal else _PipeConsole(width=int(os.environ.get("COLUMNS") or _PIPE_WIDTH))
+    asked = os.environ.get("COLUMNS", "")
+    # A shell may export 0, or anything; rich ignores what is no width as well.
+    width = int(asked) if asked.isascii() and asked.isdigit() else 0
+    return console if console.is_terminal else _PipeConsole(width=width or _PIPE_WIDTH)
 
 
 def progress_console() -> PlainConsole:

@@ -158,9 +158,13 @@ class Config(Section):
             if name == SOURCE:
                 name = "game.kinds"
                 value = kinds_of(",".join(value) if isinstance(value, list) else str(value))
-            if value is None and any(key.startswith(f"{name}.") for key in valid):
+            inside = [key for key in valid if key.startswith(f"{name}.")]
+            if value is None and inside:
                 # A section of YAML that holds comments only.
                 continue
+            # Who writes model=gpt2 means its name, which `unknown_key` says.
+            if inside and not (isinstance(value, str) and f"{name}.name" in inside):
+                raise ConfigError(f"'{name}' is a section: give its settings one by one, e.g. {inside[0]}")
             if name not in valid:
                 raise ConfigError(unknown_key(name, valid))
             section, _, field = name.rpartition(".")

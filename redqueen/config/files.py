@@ -41,6 +41,8 @@ def read_settings(file: Path) -> dict[str, Any]:
         _check_size(data)
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror or error}") from error
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file} is no text in UTF-8: save it in that encoding, not packed") from None
     except ValueError as error:
         raise ConfigError(f"{file}: {' '.join(str(error).split())}") from error
     except RecursionError:

@@ -52,6 +52,8 @@ def check_arms(paths: Sequence[Path], by: str) -> None:
     """Raises RunError for a path without a run, UserError for an unknown setting or a run that is given twice."""
     if by not in (BY_RUN, _RECIPE) and by not in keys(Config):
         raise UserError(f"--by {by}: {unknown_key(by, keys(Config))} Or write --by recipe")
+    if not paths:
+        raise UserError("no run is given: name one or more")
     resolved = [path.resolve() for path in paths]
     if len(set(resolved)) < len(resolved):
         raise UserError("a run is given twice")

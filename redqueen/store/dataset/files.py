@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import codecs
 import gzip
 import inspect
 import json
@@ -151,6 +152,7 @@ def is_rows(file: Path) -> bool:
     return file.suffix in FORMATS or file.name.endswith(PACKED)
 
 
+_HEAD_BYTES = 64 << 10
 _BATCH_BYTES = 8 << 20
 _BATCH_ROWS = 1024
 _MOST_IN_COLUMN = 256 << 20
@@ -160,10 +162,23 @@ _MOST_IN_COLUMN = 256 << 20
 def _read_lines(file: Path) -> Iterator[dict[str, Any] | str]:
     with open_plain(file) as plain:
         lines = gzip.GzipFile(fileobj=plain) if file.name.endswith(PACKED) else plain
+        _check_lines(file, lines.read(_HEAD_BYTES))
+        lines.seek(0)
         # A longer line is read in parts, which are bad lines each; so no line can fill the memory.
         while line := lines.readline(_MAX_LINE_BYTES):
             if line.strip():
                 yield _row(line)
+
+
+def _check_lines(file: Path, head: bytes) -> None:
+    """Raises UserError if a file that begins with `head` is of another format: each of its lines would be refused."""
+    # A character may be cut at the end of the head.
+    text = codecs.getincrementaldecoder("utf-8-sig")(errors="replace").decode(head).lstrip()
+    first = text.partition("\n")[0].strip()
+    if "\x00" in text or head.startswith(b"\x1f\x8b"):
+        raise UserError(f"{file} is no text in UTF-8: save it in that encoding, not packed")
+    if first == "{" or first.startswith("["):
+        raise UserError(f"{file} is not one JSON object a line, but one value over the whole file: write a row a line")
 
 
 def _row(line: bytes) -> dict[str, Any] | str:
