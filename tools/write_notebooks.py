@@ -1,0 +1,65 @@
+"""Runs the notebooks of docs/notebooks and writes them with their outputs: `make notebooks`.
+
+The `.py` files are the sources: they are linted and tested, and what is written here is never edited. All notebooks run
+in one temporary folder, in the order of their names: `look_into_a_run` reads the run that `first_run` has made.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import jupytext
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+from traitlets.config import Config
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "docs" / "notebooks"
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+
+def executed(source: Path, folder: Path) -> NotebookNode:
+    """Returns the notebook of the percent-format file `source` with what its cells print when they run in `folder`.
+
+    Raises CellExecutionError if a cell does.
+    """
+    notebook = jupytext.read(source)
+    client = NotebookClient(
+        notebook,
+        kernel_name="python3",
+        timeout=None,
+        resources={"metadata": {"path": str(folder)}},
+        # The kernel listens on sockets in files, which other users of this machine cannot read.
+        config=Config({"KernelManager": {"transport": "ipc"}}),
+        # Pieces of one stream become one output, however they arrived, and no cell says when it ran.
+        coalesce_streams=True,
+        record_timing=False,
+    )
+    client.execute()
+    notebook.metadata = NotebookNode(METADATA)
+    for number, cell in enumerate(notebook.cells):
+        # Ids are drawn at random otherwise, and each writing would change them.
+        cell.id = f"cell-{number}"
+        cell.metadata = NotebookNode()
+    return notebook
+
+
+def main() -> None:
+    """Runs all of them, and replaces none unless all have run."""
+    # The kernels, and the commands that cells start, import the package of this checkout.
+    os.environ["PYTHONPATH"] = str(ROOT)
+    with TemporaryDirectory() as folder:
+        written = {source: executed(source, Path(folder)) for source in sorted(SOURCES.glob("*.py"))}
+    for source, notebook in written.items():
+        nbformat.write(notebook, source.with_suffix(".ipynb"))
+        print(f"wrote {source.with_suffix('.ipynb')}")
+
+
+if __name__ == "__main__":
+    main()
