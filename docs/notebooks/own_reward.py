@@ -2,8 +2,8 @@
 # # A reward of your own
 #
 # A teacher is paid for a valid task by how often it is solved. Here it is paid most for tasks that are solved half
-# of the time. A reward is a function in a module, which `plugins` names; this file writes that module, so that it
-# is all in one place.
+# of the time. A reward is a function in a module, which `plugins` names; this notebook writes that module, so that
+# it is all in one place.
 
 # %%
 from pathlib import Path
