@@ -18,6 +18,15 @@ from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "docs" / "notebooks"
+ENVIRONMENT = {
+    # The kernels, and the commands that cells start, import the package of this checkout.
+    "PYTHONPATH": str(ROOT),
+    # What is written is a file and no terminal, though a kernel asks for colours: neither bars nor warnings of other
+    # libraries, which name folders of this machine.
+    "PYTHONWARNINGS": "ignore",
+    "TQDM_DISABLE": "1",
+    "TTY_COMPATIBLE": "0",
+}
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -52,8 +61,7 @@ def executed(source: Path, folder: Path) -> NotebookNode:
 
 def main() -> None:
     """Runs all of them, and replaces none unless all have run."""
-    # The kernels, and the commands that cells start, import the package of this checkout.
-    os.environ["PYTHONPATH"] = str(ROOT)
+    os.environ |= ENVIRONMENT
     with TemporaryDirectory() as folder:
         written = {source: executed(source, Path(folder)) for source in sorted(SOURCES.glob("*.py"))}
     for source, notebook in written.items():
