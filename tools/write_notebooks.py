@@ -14,7 +14,6 @@ import jupytext
 import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
-from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "docs" / "notebooks"
@@ -24,7 +23,7 @@ ENVIRONMENT = {
     # What is written is a file and no terminal, though a kernel asks for colours: neither bars nor warnings of other
     # libraries, which name folders of this machine.
     "PYTHONWARNINGS": "ignore",
-    "TQDM_DISABLE": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TTY_COMPATIBLE": "0",
 }
 METADATA = {
@@ -43,9 +42,8 @@ def executed(source: Path, folder: Path) -> NotebookNode:
         notebook,
         kernel_name="python3",
         timeout=None,
+        startup_timeout=300,
         resources={"metadata": {"path": str(folder)}},
-        # The kernel listens on sockets in files, which other users of this machine cannot read.
-        config=Config({"KernelManager": {"transport": "ipc"}}),
         # Pieces of one stream become one output, however they arrived, and no cell says when it ran.
         coalesce_streams=True,
         record_timing=False,
