@@ -19,7 +19,7 @@ TRITON_TESTS = tests/engine/kernels/test_triton_kernels.py
 # where cruxeval.jsonl is, for `make results`; without it only the reserved programs are measured on
 DATA ?=
 
-.PHONY: site results figures help train check test test-all test-thorough test-page test-trackers test-trl test-verifiers test-openenv test-gym test-pythons test-clients test-quantized test-triton test-ray test-vllm bench lint format setup clean
+.PHONY: site notebooks results figures help train check test test-all test-thorough test-page test-trackers test-trl test-verifiers test-openenv test-gym test-pythons test-clients test-quantized test-triton test-ray test-vllm bench lint format setup clean
 
 help:
 	@echo "make train     train 2 teachers and 2 students on the bundled model, into $(RUN)"
@@ -42,6 +42,7 @@ help:
 	@echo "make bench     measure this machine and compare with other libraries (docs/reports/BENCHMARKS.md): well over an hour"
 	@echo "make results   repeat the experiment of docs/reports/RESULTS.md, as far as its numbers are missing: many hours, resumable"
 	@echo "make figures   draw the figures and tables of docs/reports/RESULTS.md again from the numbers in docs/results"
+	@echo "make notebooks  run docs/notebooks/*.py and write them with their outputs as .ipynb: a few minutes"
 	@echo "make site      the documentation as a site in site/, with links checked, in an environment of its own"
 	@echo "make lint      ruff (lint, format), strict types, figures of style"
 	@echo "make format    let ruff rewrite the code"
@@ -72,6 +73,7 @@ EXTRAS_trl = trl
 EXTRAS_openenv = openenv
 EXTRAS_verifiers = verifiers
 EXTRAS_gym = gym
+EXTRAS_notebooks = notebooks
 
 test-trackers: setup .venv-trackers/requirements.txt
 	@.venv-trackers/bin/python -m pytest tests/extras/trackers
@@ -189,6 +191,9 @@ results: setup
 
 figures: setup
 	@.venv/bin/python -m tools.results_report
+
+notebooks: setup .venv-notebooks/requirements.txt
+	@.venv-notebooks/bin/python tools/write_notebooks.py
 
 site: .venv-site/installed
 	@.venv-site/bin/mkdocs build --strict --quiet

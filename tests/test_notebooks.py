@@ -1,8 +1,13 @@
-"""The notebooks of docs/notebooks run from their first to their last cell, in an empty folder, on a tiny model."""
+"""The notebooks of docs/notebooks run from their first to their last cell, in an empty folder, on a tiny model.
+
+What `make notebooks` wrote of them is checked as text: the libraries that write it are not needed here.
+"""
 
 from __future__ import annotations
 
 import ast
+import json
+import re
 import runpy
 import shutil
 import sys
@@ -29,6 +34,52 @@ def test_cells_are_marked_and_begin_with_words(name: str) -> None:
     assert text.startswith("# %% [markdown]\n# # ")
     assert text.count("# %%\n") >= 3
     ast.parse(text)
+
+
+def test_each_is_written_with_its_outputs() -> None:
+    assert {path.stem for path in FOLDER.glob("*.ipynb")} == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_written_notebook_has_the_cells_of_its_source(name: str) -> None:
+    pieces: list[str] = []
+    for cell in written(name)["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            comment = "\n".join(f"# {line}".rstrip() for line in source.split("\n"))
+            pieces.append(f"# %% [markdown]\n{comment}\n")
+        else:
+            pieces.append(f"# %%\n{source}\n")
+    assert "\n".join(pieces) == (FOLDER / f"{name}.py").read_text(), "run `make notebooks`"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_written_notebook_has_outputs_where_something_is_printed(name: str) -> None:
+    cells = [cell for cell in written(name)["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    prints = [cell for cell in cells if re.search(r"print\(|Run\.train\(", "".join(cell["source"]))]
+    assert prints
+    assert [cell["source"] for cell in prints if not cell["outputs"]] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_written_notebook_shows_neither_an_error_nor_the_machine(name: str) -> None:
+    path = FOLDER / f"{name}.ipynb"
+    assert path.stat().st_size < 200_000
+    outputs = [output for cell in written(name)["cells"] for output in cell.get("outputs", [])]
+    assert {output["output_type"] for output in outputs} <= {"stream", "display_data", "execute_result"}
+    said = json.dumps(outputs, ensure_ascii=False)
+    control = r"\\u00[01][0-9a-f]|\\[rb]"
+    bars = "[█━▏]"
+    addresses = "0x[0-9a-f]{6,}"
+    folders = r"(?<![\w./])/(?:tmp|home|root|work|usr|opt|var)\b|ipykernel|site-packages"
+    noise = "|".join((control, bars, addresses, folders))
+    assert re.findall(noise, said) == []
+
+
+def written(name: str) -> dict[str, Any]:
+    """The notebook that `make notebooks` wrote."""
+    return json.loads((FOLDER / f"{name}.ipynb").read_text(encoding="utf-8"))
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 # # Look into a run
 #
 # A run is a folder, and everything in it can be read while it is trained: who met whom, what was written, what it
-# was paid and why. `first_run.py` makes the folder that is read here; any other will do.
+# was paid and why. The notebook `first_run` makes the folder that is read here: run it first, or name another run.
 
 # %%
 import redqueen

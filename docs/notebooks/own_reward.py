@@ -2,8 +2,8 @@
 # # A reward of your own
 #
 # A teacher is paid for a valid task by how often it is solved. Here it is paid most for tasks that are solved half
-# of the time. A reward is a function in a module, which `plugins` names; this file writes that module, so that it
-# is all in one place.
+# of the time. A reward is a function in a module, which `plugins` names; this notebook writes that module, so that
+# it is all in one place.
 
 # %%
 from pathlib import Path
@@ -30,16 +30,14 @@ def middle(played: PlayedTask, pay: GameConfig) -> float:
 '''
 
 # %%
-if __name__ == "__main__":
-    Path("half_solved.py").write_text(MODULE)
-    settings = {"plugins": ["half_solved"], "game.teacher_reward": "middle", "run.steps": STEPS}
-    run = redqueen.Run.train("quickstart", settings, path="runs/own-reward")
+Path("half_solved.py").write_text(MODULE)
+settings = {"plugins": ["half_solved"], "game.teacher_reward": "middle", "run.steps": STEPS}
+run = redqueen.Run.train("quickstart", settings, path="runs/own-reward")
 
 # %% [markdown]
 # What each task was paid, beside what the run's own reward would have paid.
 
 # %%
-if __name__ == "__main__":
-    tasks = run.tasks_frame().dropna(subset=["solve_rate"])
-    tasks["populora"] = (1 - tasks.solve_rate).where(tasks.solve_rate > 0, 0)
-    print(tasks[["kind", "solve_rate", "teacher_reward", "populora"]].head(10))
+tasks = run.tasks_frame().dropna(subset=["solve_rate"])
+tasks["populora"] = (1 - tasks.solve_rate).where(tasks.solve_rate > 0, 0)
+print(tasks[["kind", "solve_rate", "teacher_reward", "populora"]].head(10))
