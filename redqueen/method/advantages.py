@@ -48,18 +48,6 @@ def reinforce_plus_plus_baseline(graded: Sequence[GradedRollout], config: Config
     ]
 
 
-def grpo(graded: Sequence[GradedRollout], config: Config) -> list[float]:
-    """Returns (r - mean) / std of the group, std with n - 1 as in TRL and verl (Shao et al. 2024, arXiv:2402.03300)."""
-    del config
-    return _by_group(graded, _standardised)
-
-
-def rloo(graded: Sequence[GradedRollout], config: Config) -> list[float]:
-    """Returns r less the mean of the group's other rewards (Ahmadian et al. 2024, arXiv:2402.14740)."""
-    del config
-    return _by_group(graded, _left_one_out)
-
-
 def passk(graded: Sequence[GradedRollout], config: Config) -> list[float]:
     """Returns for students the advantages of pass@k (Chen et al. 2025, arXiv:2508.10751), `learning.pass_k` being k.
 
@@ -76,8 +64,8 @@ def passk(graded: Sequence[GradedRollout], config: Config) -> list[float]:
 
 ESTIMATORS: dict[str, Estimator] = {
     "reinforce_plus_plus_baseline": reinforce_plus_plus_baseline,
-    "grpo": grpo,
-    "rloo": rloo,
+    "grpo": lambda graded, _: _by_group(graded, grpo),
+    "rloo": lambda graded, _: _by_group(graded, rloo),
     "passk": passk,
 }
 
@@ -161,14 +149,16 @@ def _by_group(graded: Sequence[GradedRollout], estimator: GroupEstimator) -> lis
     return values
 
 
-def _standardised(rewards: Sequence[float]) -> list[float]:
+def grpo(rewards: Sequence[float]) -> list[float]:
+    """Returns (r - mean) / std of the group, std with n - 1 as in TRL and verl (Shao et al. 2024, arXiv:2402.03300)."""
     # TRL and verl add 1e-4 or 1e-6 to the deviation, so that equal rewards give 0.
     deviation = stdev(rewards) if len(rewards) > 1 else 0.0
     mean = fmean(rewards)
     return [_or_zero(reward - mean) / deviation if deviation > _NOISE else 0.0 for reward in rewards]
 
 
-def _left_one_out(rewards: Sequence[float]) -> list[float]:
+def rloo(rewards: Sequence[float]) -> list[float]:
+    """Returns r less the mean of the group's other rewards (Ahmadian et al. 2024, arXiv:2402.14740)."""
     # A reward less the mean of the others is n / (n - 1) times the reward less the mean of all. A text without others
     # is compared with nothing.
     n = len(rewards)
