@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from redqueen.config import Config
+from redqueen.config import Config, EvolutionSettings, LeagueConfig, PlaySettings
 from redqueen.engine.model.base import Base, fingerprint_of, load
 from redqueen.engine.policy import Policy, open_policy
 from redqueen.method.evolution import fitness_for, fittest_first, proven_first
@@ -46,13 +46,13 @@ class Replay:
 def build_replay(config: Config, base: Base, verifier: Verifier, slots: int) -> Replay:
     """Returns a `Replay` with room for `slots` members and an empty task bank; it must be closed."""
     policy = open_policy(base, config.model, slots, config.sampling, config.learning)
-    return Replay(config, policy, SelfPlay(config, policy, verifier))
+    return Replay(config, policy, SelfPlay(PlaySettings.of(config), policy, verifier))
 
 
-def ranked_students(saved: checkpoint.Checkpoint, config: Config) -> list[str]:
+def ranked_students(saved: checkpoint.Checkpoint, settings: EvolutionSettings) -> list[str]:
     """Returns the students that lived at a checkpoint, fittest first, by the fitness that the run itself ranks by."""
-    role = "both" if config.population.single_agent else "student"
-    ranked = fittest_first(saved.population.members_of(role), role, config, saved.step)
+    role = "both" if saved.population.members_of("both") else "student"
+    ranked = fittest_first(saved.population.members_of(role), role, settings, saved.step)
     return [member.name for member in ranked]
 
 
@@ -99,7 +99,7 @@ class MemberAtStep:
     saved: Checkpoint
 
 
-def find_member(directory: RunDirectory, config: Config, name: str, step: int | None) -> MemberAtStep:
+def find_member(directory: RunDirectory, settings: EvolutionSettings, name: str, step: int | None) -> MemberAtStep:
     """Returns the member called `name` after `step` steps, by default as late as it can be had.
 
     `name` is a member's name in any case, or "best-student" or "best-teacher".
@@ -111,18 +111,18 @@ def find_member(directory: RunDirectory, config: Config, name: str, step: int | 
             saved = load_step(directory, step)
             # The single agent plays both roles, so it is the best of either.
             candidates = [m for m in saved.population.members.values() if m.role in (role, "both")]
-            fitness = fitness_at(directory, config, role, saved.step)
-            return MemberAtStep(member=proven_first(candidates, role, config, saved.step, fitness)[0], saved=saved)
+            fitness = fitness_at(directory, settings.league, role, saved.step)
+            return MemberAtStep(member=proven_first(candidates, role, settings, saved.step, fitness)[0], saved=saved)
     check_name(directory, name)
     life = next(life for life in lives(directory.path) if life.name.casefold() == wanted)
     saved = load_step(directory, _step_of(life, directory, step))
     return MemberAtStep(member=saved.population.members[life.name], saved=saved)
 
 
-def fitness_at(directory: RunDirectory, config: Config, role: AnyRole, step: int) -> Fitness:
+def fitness_at(directory: RunDirectory, league: LeagueConfig, role: AnyRole, step: int) -> Fitness:
     """Returns the fitness that the run ranks a role by after `step`."""
     try:
-        return fitness_for(role, config.league)
+        return fitness_for(role, league)
     except PluginError:
         # It is a part that is not imported to read a run. What it gave is written in the line of the step.
         line = next((line for line in directory.metrics() if line["step"] == step), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from redqueen.config import Config
+from redqueen.config import Config, PlaySettings
 from redqueen.config.recipes import recipe
 from redqueen.engine.memory.fit import fit
 from redqueen.engine.memory.forecast import CARDS, Card, forecast
@@ -14,7 +14,6 @@ from redqueen.errors import ModelError
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.records import PromptLengths
 from redqueen.run.session import quiet_libraries
-from redqueen.run.trainer import capacity
 
 RECIPES = ("coder_0_5b", "coder_1_5b", "coder_3b", "coder_7b", "paper_7b")
 """The recipes for GPUs, the smallest base first."""
@@ -34,7 +33,7 @@ def cards_table() -> str:
     lines = [f"| recipe | {' | '.join(heads)} |", f"|---{'|---' * len(cards)}|"]
     for name in RECIPES:
         config = recipe(name).override(["model.device=cuda", "model.dtype=bfloat16"])
-        lengths = prompt_lengths(config, rough_token_counter())
+        lengths = prompt_lengths(PlaySettings.of(config), rough_token_counter())
         cells = [_cell(config, lengths, card) for card in cards]
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
@@ -44,7 +43,7 @@ def _cell(config: Config, lengths: PromptLengths, card: Card) -> str:
     """Returns what a run would be on a card, in a few words."""
     machine = gpu_machine(config.model, card.memory * 10**9)
     try:
-        fitted = fit(config, machine, lengths, capacity(config))
+        fitted = fit(config, machine, lengths, config.capacity)
     except ModelError:
         return "does not fit"
     plan = fitted.demand

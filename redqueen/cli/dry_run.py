@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rich.table import Column, Table
 
-from redqueen.config import BUNDLED, Config
+from redqueen.config import BUNDLED, Config, PlaySettings
 from redqueen.engine.memory.estimate import Item, host_items, items, least, total
 from redqueen.engine.memory.fit import Fit, fit
 from redqueen.engine.memory.forecast import card_of, forecast
@@ -20,7 +20,6 @@ from redqueen.plugins import PluginError, are_loaded
 from redqueen.records import Prompt
 from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.run.session import check, check_tasks, quiet_libraries
-from redqueen.run.trainer import capacity
 
 
 def print_plan(config: Config, size: int | None = None, *, parts: bool = False) -> int:
@@ -45,7 +44,7 @@ def print_plan(config: Config, size: int | None = None, *, parts: bool = False) 
         return 0
     try:
         count_tokens = _token_counter(config, there=size is not None)
-        lengths = prompt_lengths(config, count_tokens)
+        lengths = prompt_lengths(PlaySettings.of(config), count_tokens)
         machine = this_machine(config.model) if size is None else gpu_machine(config.model, size)
     except (ModelError, PluginError) as error:
         # A run here would be refused as well.
@@ -54,7 +53,7 @@ def print_plan(config: Config, size: int | None = None, *, parts: bool = False) 
         console.print(f"memory: not estimated, {error}")
         return 0 if size is None else 1
     try:
-        fitted = fit(config, machine, lengths, capacity(config))
+        fitted = fit(config, machine, lengths, config.capacity)
     except ModelError as error:
         console.print(f"does not fit: {error}")
         return 1

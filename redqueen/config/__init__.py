@@ -132,6 +132,13 @@ class Config(Section):
             )
         return self
 
+    @property
+    def capacity(self) -> int:
+        """How many adapters a run holds at most: the living and the champions of both roles."""
+        population = self.population
+        living = 1 if population.single_agent else population.teachers + population.students
+        return living + 2 * self.league.hall_of_fame
+
     def override(self, assignments: Iterable[str]) -> Config:
         """Returns a copy with `section.field=value` assignments applied.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from redqueen import __version__
 from redqueen.analysis.replay import MemberAtStep, find_member, fitness_at
 from redqueen.base.markup import code, plain, yaml_text
-from redqueen.config import BUNDLED, Config, GameConfig, ModelConfig
+from redqueen.config import BUNDLED, Config, EvolutionSettings, GameConfig, ModelConfig
 from redqueen.engine.adapters.peft_files import save_adapter
 from redqueen.engine.model.base import location
 from redqueen.engine.model.member import write_merged
@@ -278,7 +278,7 @@ def export(run: Path, name: str, out: Path, step: int | None, listener: Listener
         raise UserError(f"{out} is not empty: choose another folder")
     directory = RunDirectory(run)
     config = directory.config()
-    found = find_member(directory, config, name, step)
+    found = find_member(directory, EvolutionSettings.of(config), name, step)
     member = found.member
     family = ancestors(lives(run), member.name)
     quiet_libraries()
@@ -300,7 +300,7 @@ def export(run: Path, name: str, out: Path, step: int | None, listener: Listener
             config=config,
             saved=found.saved,
             family=family,
-            fitness=fitness_at(directory, config, member.role, found.saved.step)(member),
+            fitness=fitness_at(directory, config.league, member.role, found.saved.step)(member),
             folder=out,
             scores=_scores(directory, member.name, found.saved.step),
             merged=merge,

@@ -182,7 +182,9 @@ def score_held_out(
     return attempted
 
 
-def update_hall_of_fame(population: Population, policy: MemberPolicy, step: int, settings: EvolutionSettings) -> list[Champion]:
+def update_hall_of_fame(
+    population: Population, policy: MemberPolicy, step: int, settings: EvolutionSettings
+) -> list[Champion]:
     """Lets copies of the fittest join the hall of fame if an evolution round follows `step`. Returns the new champions.
 
     It must come before the births, which may replace a member that is about to become a champion.
@@ -196,7 +198,9 @@ def update_hall_of_fame(population: Population, policy: MemberPolicy, step: int,
     return entered
 
 
-def add_champions(population: Population, step: int, settings: EvolutionSettings) -> tuple[list[Champion], list[Champion]]:
+def add_champions(
+    population: Population, step: int, settings: EvolutionSettings
+) -> tuple[list[Champion], list[Champion]]:
     """Adds the fittest of each role to the population's hall of fame. Returns the champions that entered and that left.
 
     Only a member that has played, and has played its burn-in, is a candidate.
@@ -227,17 +231,23 @@ def plan(population: Population, role: Role, step: int, settings: EvolutionSetti
     return plan_births(members, settings.evolution, fitness_for(role, settings.league), rng)
 
 
-def replace_weakest(population: Population, policy: MemberPolicy, step: int, settings: EvolutionSettings) -> list[Replacement]:
+def replace_weakest(
+    population: Population, policy: MemberPolicy, step: int, settings: EvolutionSettings
+) -> list[Replacement]:
     """Replaces the weakest of each role by children of the strong, if an evolution round follows `step`."""
     # Children are put in place one after the other, but parents and victims of a role were all chosen before: no child
     # is a parent in the round of its own birth.
     births: list[Replacement] = []
     for role in ROLES:
-        births += [_replace(birth, population, policy, step, settings) for birth in plan(population, role, step, settings)]
+        births += [
+            _replace(birth, population, policy, step, settings) for birth in plan(population, role, step, settings)
+        ]
     return births
 
 
-def _replace(birth: Birth, population: Population, policy: MemberPolicy, step: int, settings: EvolutionSettings) -> Replacement:
+def _replace(
+    birth: Birth, population: Population, policy: MemberPolicy, step: int, settings: EvolutionSettings
+) -> Replacement:
     """Makes the child and puts it in the victim's place, with a fresh optimizer and a new name."""
     victim = population.members[birth.victim]
     assert victim.role != "both", "the single agent is never replaced"

@@ -18,7 +18,7 @@ import transformers
 
 from redqueen import extras
 from redqueen.base.machine import cache_root
-from redqueen.config import BUNDLED, Config, ModelConfig
+from redqueen.config import BUNDLED, Config, ModelConfig, PlaySettings
 from redqueen.engine.adapters.start import other_base
 from redqueen.engine.memory import fit as memory
 from redqueen.engine.memory.machine import check_engine, longest_text, this_machine
@@ -41,7 +41,7 @@ from redqueen.run.recording.metrics import check_own
 from redqueen.run.recording.now import NowRecorder
 from redqueen.run.recording.recorder import Recorder
 from redqueen.run.recording.tracker import check_trackers, open_recorders, open_trackers
-from redqueen.run.trainer import Trainer, capacity
+from redqueen.run.trainer import Trainer
 from redqueen.store import checkpoint
 from redqueen.store.archive.reader import damaged_archive, is_damage
 from redqueen.store.dataset.files import fixed_tasks
@@ -76,7 +76,7 @@ def open_players(config: Config, own: Verifier | None, warn: Callable[[str], Non
         nullcontext(own) if own is not None else LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed)
     )
     with judge as verifier:
-        policy = open_policy(base, config.model, capacity(config), config.sampling, config.learning)
+        policy = open_policy(base, config.model, config.capacity, config.sampling, config.learning)
         yield Players(policy=policy, base=facts_of(base), verifier=verifier)
 
 
@@ -124,7 +124,7 @@ def start(config: Config, directory: RunDirectory, attached: Callbacks) -> None:
     try:
         check(config)
         check_tasks(config)
-        fitted = fit(config, capacity(config), attached.listener)
+        fitted = fit(config, config.capacity, attached.listener)
         _train(config, fitted, directory, None, attached)
     finally:
         # A start that failed leaves nothing behind, which the next one would refuse to write into.
@@ -151,7 +151,7 @@ def resume(config: Config, directory: RunDirectory, attached: Callbacks, given: 
         before: list[str] = []
         if "model.device" not in given:
             before = [f"{key}={value}" for key, value in directory.fitted().items() if key not in given]
-        fitted = fit(config.override(before), capacity(config), attached.listener)
+        fitted = fit(config.override(before), config.capacity, attached.listener)
         _train(config, fitted, directory, saved, attached)
     finally:
         directory.unlock()
@@ -215,7 +215,7 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     machine = this_machine(config.model)
     shell = read_config(config.model.name)
     check_quantized(config.model, shell.to_dict())
-    lengths = prompt_lengths(config, token_counter(config.model))
+    lengths = prompt_lengths(PlaySettings.of(config), token_counter(config.model))
     # Only our own forward pass has no masks of sliding windows.
     window = getattr(shell, "sliding_window", None) if shell.model_type in FAMILIES else None
     if line := _beyond_window(longest_text(config.sampling, lengths), window or 0):

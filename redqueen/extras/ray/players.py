@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 
-from redqueen.config import Config
+from redqueen.config import Config, PlaySettings
 from redqueen.engine.model.dimensions import token_counter
 from redqueen.extras.ray.policy import ClusterPolicy
 from redqueen.extras.ray.ray_cluster import Cluster
@@ -14,7 +14,6 @@ from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.records import Verifier
 from redqueen.run.recording.measures import Spread
 from redqueen.run.session import Players
-from redqueen.run.trainer import capacity
 
 
 @contextmanager
@@ -27,6 +26,6 @@ def open_players(config: Config, own: Verifier | None, warn: Callable[[str], Non
         if verifier is None:
             verifier = stack.enter_context(ClusterVerifier(cluster, config, warn))
             spread = verifier.spread
-        lengths = prompt_lengths(config, token_counter(config.model))
-        policy = ClusterPolicy(cluster, config, capacity(config), lengths, warn)
+        lengths = prompt_lengths(PlaySettings.of(config), token_counter(config.model))
+        policy = ClusterPolicy(cluster, config, config.capacity, lengths, warn)
         yield Players(policy=policy, base=policy.base, verifier=verifier, spread=spread)
