@@ -306,8 +306,6 @@ def test_only_a_proven_member_becomes_a_champion() -> None:
     newborn = configured("evolution.every=1", "league.hall_of_fame=2", "evolution.burn_in=0")
     # A member without a game is no champion.
     assert add_champions(table(2, 2), 0, EvolutionSettings.of(newborn)) == ([], [])
-        "a member without a game is no champion"
-    )
 
 
 def held_out_attempt(member: str, correct: bool) -> Attempted:
@@ -338,8 +336,6 @@ def test_the_probe_is_asked_about_the_students_when_a_ranking_by_it_is_due() -> 
     assert fitness_of(league.members["S3"], held_out.league) == 0.3
     # S0 is rated best.
     assert [b.victim for b in plan(league, "student", 2, EvolutionSettings.of(held_out))] == ["S0"]
-        "though it is rated best"
-    )
     assert [b.victim for b in plan(league, "teacher", 2, EvolutionSettings.of(held_out))] == ["T3"]
 
 
