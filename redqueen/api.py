@@ -111,7 +111,7 @@ class Run:
         config = configured(recipe, settings or {})
         from redqueen.run.session import start
 
-        with _attached(config, recorders, verifier, progress=progress) as attached:
+        with _attached(config.run.steps, recorders, verifier, progress=progress) as attached:
             start(config, RunDirectory(Path(path)), attached)
         return cls(path)
 
@@ -139,7 +139,7 @@ class Run:
             from redqueen.run.session import resume
 
             given = {assignment.partition("=")[0] for assignment in assignments}
-            with _attached(config, recorders, verifier, progress=progress) as attached:
+            with _attached(config.run.steps, recorders, verifier, progress=progress) as attached:
                 resume(config, self._directory, attached, given)
         return self
 
@@ -345,7 +345,7 @@ def _assignments(settings: Settings | None) -> list[str]:
 
 
 @contextmanager
-def _attached(config: Config, recorders: Sequence[Any], verifier: Verifier | None, *, progress: bool) -> Generator[Any]:
+def _attached(steps: int, recorders: Sequence[Any], verifier: Verifier | None, *, progress: bool) -> Generator[Any]:
     """Yields what is attached to a run; with `progress`, also what prints how it goes."""
     from redqueen.run.recording.heartbeat import Heartbeat
     from redqueen.run.recording.lines import ScriptLines
@@ -359,7 +359,7 @@ def _attached(config: Config, recorders: Sequence[Any], verifier: Verifier | Non
     # Standard output is the script's own.
     console = PlainConsole(stderr=True, soft_wrap=True)
     with closing(Heartbeat(console.print)) as heartbeat:
-        watchers = (LineReporter(console, config.run.steps, heartbeat), *recorders)
+        watchers = (LineReporter(console, steps, heartbeat), *recorders)
         lines = ScriptLines(console, heartbeat)
         yield Callbacks(command=_caller(), listener=lines, recorders=watchers, verifier=verifier)
 

@@ -58,6 +58,7 @@ from redqueen.records import (
 from redqueen.run.recording.files import MetricsRecorder
 from redqueen.run.recording.metrics import check_own, own_metrics, own_panels, own_values, step_metrics
 from redqueen.run.recording.metrics.metric import CountedStep
+from redqueen.run.recording.recorder import Session
 from redqueen.run.recording.tracker import Tracker, check_trackers, open_recorders, open_trackers
 from redqueen.store.directory import RunDirectory
 from redqueen.store.lineage import lives
@@ -356,7 +357,7 @@ def test_a_recorder(tmp_path: Path, verifier: LocalVerifier) -> None:
     changes = {"evolution.enabled": True, "evolution.every": 1, "evolution.burn_in": 1, "run.steps": 2}
     config = toy.config(tmp_path, **changes, **{"run.recorders": "BirthLog"})
     trainer = toy.trainer(config, tmp_path / "run", verifier)
-    (log,) = open_recorders(config, trainer.directory, 1, print)
+    (log,) = open_recorders(Session(directory=trainer.directory, config=config, first=1, say=print))
     trainer.watchers = (log,)
     trainer.run()
     trainer.close()
@@ -369,7 +370,7 @@ def test_a_tracker(tmp_path: Path, verifier: LocalVerifier) -> None:
     config = toy.config(tmp_path, **{"run.steps": 2, "run.trackers": "Lines"})
     trainer = toy.trainer(config, tmp_path / "run", verifier)
     said: list[str] = []
-    (tracker,) = open_trackers(config, trainer.directory, 1, said.append)
+    (tracker,) = open_trackers(Session(directory=trainer.directory, config=config, first=1, say=said.append))
     trainer.watchers = (tracker,)
     trainer.run()
     trainer.close()

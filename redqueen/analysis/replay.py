@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from redqueen.config import Config, EvolutionSettings, LeagueConfig, PlaySettings
-from redqueen.engine.model.base import Base, fingerprint_of, load
+from redqueen.engine.model.base import fingerprint_of, load
 from redqueen.engine.policy import Policy, open_policy
 from redqueen.method.evolution import fitness_for, fittest_first, proven_first
 from redqueen.method.fitness import Fitness
@@ -16,7 +16,7 @@ from redqueen.method.population import AnyRole, Member
 from redqueen.method.self_play import SelfPlay
 from redqueen.method.verifier import LocalVerifier
 from redqueen.plugins import PluginError
-from redqueen.records import ROLES, Attempted, Task, Verifier
+from redqueen.records import ROLES, Attempted, Task
 from redqueen.store import checkpoint
 from redqueen.store.checkpoint import Checkpoint
 from redqueen.store.directory import RunDirectory, RunError
@@ -31,22 +31,12 @@ class Replay:
     policy: Policy
     self_play: SelfPlay
 
-    def close(self) -> None:
-        """Ends the worker processes, if there are any."""
-        self.policy.close()
-
     def attempt(self, posed: Sequence[tuple[str, Task]], attempts: int) -> list[Attempted]:
         """Returns judged attempts of each member at its task.
 
         Random numbers are derived from the task's id: at the same task all members draw the same ones.
         """
         return self.self_play.attempt(posed, attempts)
-
-
-def build_replay(config: Config, base: Base, verifier: Verifier, slots: int) -> Replay:
-    """Returns a `Replay` with room for `slots` members and an empty task bank; it must be closed."""
-    policy = open_policy(base, config.model, slots, config.sampling, config.learning)
-    return Replay(config, policy, SelfPlay(PlaySettings.of(config), policy, verifier))
 
 
 def ranked_students(saved: checkpoint.Checkpoint, settings: EvolutionSettings) -> list[str]:
@@ -71,8 +61,9 @@ def open_replay(config: Config, saved: checkpoint.Checkpoint, slots: int) -> Gen
         )
     with (
         LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed) as verifier,
-        closing(build_replay(config, base, verifier, slots)) as replay,
+        open_policy(base, config.model, slots, config.sampling, config.learning) as policy,
     ):
+        replay = Replay(config, policy, SelfPlay(PlaySettings.of(config), policy, verifier))
         # Prompts may show tasks of the bank as examples. A study poses them as the run did at that step.
         replay.self_play.task_bank.restore(saved.bank)
         yield replay

@@ -200,7 +200,7 @@ def grow(
     check_repeats(overrides, [key for key, value in options.items() if value is not None])
     config = with_own_parts(grown(file, overrides, steps, model), "the command line", allowed=load_plugins)
     check_model(config.model)
-    introduce_own(config)
+    introduce_own(config.game, config.evals, config.population, config.run.steps)
     _train_new(config, RunDirectory(run or Path("runs") / "grow"))
 
 

@@ -64,20 +64,21 @@ print(tokenizer.decode(answer[0, inputs.input_ids.shape[1] :], skip_special_toke
 """
 
 
-def usage(member: Member, config: Config, folder: Path, *, merged: bool) -> str:
+def usage(exported: CardFacts) -> str:
     """Returns the card's section as Markdown."""
+    member, config = exported.member, exported.config
     prompt = _example(member, config.game, config.model.prompts)
     # The beginning of the answer that a format writes on the member's behalf is part of the text to complete.
     text = prompt.text if prompt.chat else prompt.text + prompt.prefix
     tokens = config.sampling.proposal_tokens if member.role == "teacher" else config.sampling.attempt_tokens
     program = "\n".join(
         [
-            _loading(config.model.name, folder, merged=merged),
+            _loading(config.model.name, exported.folder, merged=exported.merged),
             f"prompt = {_literal(text)}",
             (_CHAT if prompt.chat else _COMPLETION) + _ANSWER.format(tokens=tokens, stop=_stops(prompt)),
         ]
     )
-    return f"```python\n{program}```\n\n{_notes(member, config.model, folder, merged=merged)}"
+    return f"```python\n{program}```\n\n{_notes(member, config.model, exported.folder, merged=exported.merged)}"
 
 
 def _loading(base: str, folder: Path, *, merged: bool) -> str:
@@ -214,7 +215,7 @@ def card(exported: CardFacts) -> str:
 
 ## Use
 
-{usage(member, config, exported.folder, merged=exported.merged)}
+{usage(exported)}
 
 ## Lineage, youngest first
 

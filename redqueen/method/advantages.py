@@ -48,15 +48,15 @@ def reinforce_plus_plus_baseline(graded: Sequence[GradedRollout], config: Config
     ]
 
 
-def passk(graded: Sequence[GradedRollout], config: Config) -> list[float]:
-    """Returns for students the advantages of pass@k (Chen et al. 2025, arXiv:2508.10751), `learning.pass_k` being k.
+def passk(graded: Sequence[GradedRollout], others: list[float], k: int) -> list[float]:
+    """Returns for students the advantages of pass@k (Chen et al. 2025, arXiv:2508.10751).
 
-    Teachers have those of `reinforce_plus_plus_baseline`: each of their tasks is posed and paid, not the best of k.
+    Teachers keep `others`: each of their tasks is posed and paid, not the best of k.
     """
-    values = reinforce_plus_plus_baseline(graded, config)
+    values = list(others)
     for places in _groups(graded).values():
         if graded[places[0]].rollout.role == "student":
-            own = best_of_k([graded[place].reward for place in places], config.learning.pass_k)
+            own = best_of_k([graded[place].reward for place in places], k)
             for place, value in zip(places, own, strict=True):
                 values[place] = value
     return values
@@ -66,7 +66,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "reinforce_plus_plus_baseline": reinforce_plus_plus_baseline,
     "grpo": lambda graded, _: _by_group(graded, grpo),
     "rloo": lambda graded, _: _by_group(graded, rloo),
-    "passk": passk,
+    "passk": lambda graded, config: passk(graded, reinforce_plus_plus_baseline(graded, config), config.learning.pass_k),
 }
 
 

@@ -9,6 +9,7 @@ from redqueen.config import Config, PlaySettings
 from redqueen.engine.model.dimensions import token_counter
 from redqueen.extras.ray.policy import ClusterPolicy
 from redqueen.extras.ray.ray_cluster import Cluster
+from redqueen.extras.ray.replica import ReplicaSettings
 from redqueen.extras.ray.verifier import ClusterVerifier
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.records import Verifier
@@ -24,8 +25,11 @@ def open_players(config: Config, own: Verifier | None, warn: Callable[[str], Non
         verifier = own
         spread: Spread = map
         if verifier is None:
-            verifier = stack.enter_context(ClusterVerifier(cluster, config, warn))
+            verifier = stack.enter_context(
+                ClusterVerifier(cluster, config.sandbox, config.game.min_inputs, config.run.seed, config.plugins, warn)
+            )
             spread = verifier.spread
         lengths = prompt_lengths(PlaySettings.of(config), token_counter(config.model))
-        policy = ClusterPolicy(cluster, config, config.capacity, lengths, warn)
+        settings = ReplicaSettings(config=config, capacity=config.capacity, lengths=lengths)
+        policy = ClusterPolicy(cluster, settings, warn)
         yield Players(policy=policy, base=policy.base, verifier=verifier, spread=spread)

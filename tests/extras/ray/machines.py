@@ -11,6 +11,7 @@ from redqueen.config import Config, PlaySettings
 from redqueen.engine.model.dimensions import token_counter
 from redqueen.extras.ray.policy import ClusterPolicy
 from redqueen.extras.ray.ray_cluster import Cluster
+from redqueen.extras.ray.replica import ReplicaSettings
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.method.verifier import LocalVerifier
 from redqueen.run.trainer import Trainer
@@ -35,7 +36,8 @@ class Machines:
 
     def policy(self, config: Config) -> ClusterPolicy:
         lengths = prompt_lengths(PlaySettings.of(config), token_counter(config.model))
-        policy = ClusterPolicy(self.cluster, config, config.capacity, lengths, self.lines.append)
+        settings = ReplicaSettings(config=config, capacity=config.capacity, lengths=lengths)
+        policy = ClusterPolicy(self.cluster, settings, self.lines.append)
         self.policies.append(policy)
         return policy
 
