@@ -6,12 +6,11 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 
 from redqueen.base.machine import clock, on_sigterm
 from redqueen.config import Config
-from redqueen.run import session
 from redqueen.run.recording.heartbeat import Heartbeat
 from redqueen.run.recording.lines import Lines
 from redqueen.run.recording.metrics.dynamics import held_out_lines
@@ -28,19 +27,6 @@ console = PlainConsole(soft_wrap=True)
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM, as batch systems and containers send it. It ends a run as Ctrl-C does."""
-
-
-def start_run(config: Config, directory: RunDirectory) -> int:
-    """Trains a new run; returns the exit code. Raises UserError."""
-    return _run(config.run.steps, directory, lambda attached: session.start(config, directory, attached))
-
-
-def resume_run(config: Config, directory: RunDirectory, given: Collection[str] = ()) -> int:
-    """Trains the rest of the run in `directory`; returns the exit code. Raises UserError.
-
-    `given` are the settings that were given for this session.
-    """
-    return _run(config.run.steps, directory, lambda attached: session.resume(config, directory, attached, given))
 
 
 @contextmanager
@@ -90,8 +76,11 @@ class _Training(Lines):
         console.print(self.legend)
 
 
-def _run(steps: int, directory: RunDirectory, train: Callable[[Callbacks], None]) -> int:
-    """Trains; returns the exit code: if the run was stopped, the one that shells expect of the signal."""
+def shown(steps: int, directory: RunDirectory, train: Callable[[Callbacks], None]) -> int:
+    """Trains a run of so many steps on the console. Returns the exit code: of a stopped run, that of the signal.
+
+    Raises UserError.
+    """
 
     def terminate() -> None:
         raise Terminated
