@@ -23,7 +23,7 @@ import torch
 from benchmarks.report import Report, finish, log
 from redqueen.base import streams
 from redqueen.base.futures import finished
-from redqueen.config import Config
+from redqueen.config import Config, PlaySettings
 from redqueen.config.recipes import recipe
 from redqueen.engine.adapters.factors import Adapter, Factors
 from redqueen.engine.model.base import BaseFacts
@@ -61,10 +61,10 @@ COLUMNS = (("phase", "phase"), ("s", "median, s"), ("rounds", "s in each step"))
 class _Texts:
     """Answers every request at once. It is the sampler and the policy of the league."""
 
-    def __init__(self, config: Config, seeds: Sequence[Task]) -> None:
+    def __init__(self, settings: PlaySettings, seeds: Sequence[Task]) -> None:
         self.seeds = seeds
-        self.format = prompts(config.model.prompts, config.game)
-        self.rng = streams.python(config.run.seed, "large league")
+        self.format = prompts(settings.prompts, settings.game)
+        self.rng = streams.python(settings.seed, "large league")
         self.ids = tuple(range(_TOKENS))
         self.logprobs = (-0.5,) * _TOKENS
         factors = Factors(torch.zeros(4, 2), torch.zeros(2, 4))
@@ -174,7 +174,7 @@ class _LargeLeague(Trainer):
     """A run whose members are everywhere else: all of the trainer but its policy and its verifier."""
 
     def __init__(self, config: Config, seeds: Sequence[Task], directory: RunDirectory) -> None:
-        players = cast(Policy, _Texts(config, seeds))
+        players = cast(Policy, _Texts(PlaySettings.of(config), seeds))
         base = BaseFacts(name="none", fingerprint="", device="cpu", dtype="float32")
         super().__init__(config, players, base, cast(Verifier, _Verdicts(config.run.seed)), directory)
         for role in ROLES:

@@ -184,7 +184,7 @@ def main() -> tuple[Ratings, list[MemberUpdate]]:
         open_policy(base, CONFIG.model, len(ratings), CONFIG.sampling, CONFIG.learning) as policy,
     ):
         # All members start near one adapter, which knows the forms of texts. Noise tells them apart.
-        start = starting_adapter(CONFIG, policy.shapes())
+        start = starting_adapter("auto", CONFIG.model, GAME.kinds, 0, policy.shapes())
         for name in ratings:
             policy.join(name, perturb(start, CONFIG.population.perturbation, generator(0, name)))
         updates = play(1, ratings, verified_seeds(verifier), policy, verifier)

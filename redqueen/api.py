@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 
 from redqueen.base.machine import set_library_defaults
 from redqueen.base.optional import require
-from redqueen.config import Config
+from redqueen.config import Config, EvolutionSettings
 from redqueen.config.keys import as_text
 from redqueen.config.recipes import configured
 from redqueen.records import Status, Verifier
@@ -111,7 +111,7 @@ class Run:
         config = configured(recipe, settings or {})
         from redqueen.run.session import start
 
-        with _attached(config, recorders, verifier, progress=progress) as attached:
+        with _attached(config.run.steps, recorders, verifier, progress=progress) as attached:
             start(config, RunDirectory(Path(path)), attached)
         return cls(path)
 
@@ -139,7 +139,7 @@ class Run:
             from redqueen.run.session import resume
 
             given = {assignment.partition("=")[0] for assignment in assignments}
-            with _attached(config, recorders, verifier, progress=progress) as attached:
+            with _attached(config.run.steps, recorders, verifier, progress=progress) as attached:
                 resume(config, self._directory, attached, given)
         return self
 
@@ -300,7 +300,7 @@ class Run:
         from redqueen.run.session import quiet_libraries
 
         quiet_libraries()
-        found = find_member(self._directory, self.config, member, step)
+        found = find_member(self._directory, EvolutionSettings.of(self.config), member, step)
         return load_member(self.config.model.name, found.saved.adapters[found.member.name], found.saved.alpha)
 
     def adapter(self, member: str, step: int | None = None) -> Path:
@@ -311,7 +311,7 @@ class Run:
         """
         from redqueen.analysis.replay import find_member
 
-        found = find_member(self._directory, self.config, member, step)
+        found = find_member(self._directory, EvolutionSettings.of(self.config), member, step)
         return self._directory.checkpoints / f"step-{found.saved.step:06d}" / "members" / found.member.name
 
 
@@ -347,7 +347,7 @@ def _assignments(settings: Settings | None) -> list[str]:
 
 
 @contextmanager
-def _attached(config: Config, recorders: Sequence[Any], verifier: Verifier | None, *, progress: bool) -> Generator[Any]:
+def _attached(steps: int, recorders: Sequence[Any], verifier: Verifier | None, *, progress: bool) -> Generator[Any]:
     """Yields what is attached to a run; with `progress`, also what prints how it goes."""
     from redqueen.run.recording.heartbeat import Heartbeat
     from redqueen.run.recording.lines import ScriptLines
@@ -361,7 +361,7 @@ def _attached(config: Config, recorders: Sequence[Any], verifier: Verifier | Non
     # Standard output is the script's own.
     console = PlainConsole(stderr=True, soft_wrap=True)
     with closing(Heartbeat(console.print)) as heartbeat:
-        watchers = (LineReporter(console, config.run.steps, heartbeat), *recorders)
+        watchers = (LineReporter(console, steps, heartbeat), *recorders)
         lines = ScriptLines(console, heartbeat)
         yield Callbacks(command=_caller(), listener=lines, recorders=watchers, verifier=verifier)
 

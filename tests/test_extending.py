@@ -18,7 +18,7 @@ import typer
 
 from redqueen import plugins
 from redqueen.cli.app_runs import _complete_benchmarks, runs
-from redqueen.config import Config, EvolutionConfig, GameConfig, ModelConfig, SandboxConfig
+from redqueen.config import Config, EvolutionConfig, GameConfig, ModelConfig, PlaySettings, SandboxConfig
 from redqueen.config.keys import describe
 from redqueen.engine.adapters.factors import Factors
 from redqueen.engine.model.base import load
@@ -58,6 +58,7 @@ from redqueen.records import (
 from redqueen.run.recording.files import MetricsRecorder
 from redqueen.run.recording.metrics import check_own, own_metrics, own_panels, own_values, step_metrics
 from redqueen.run.recording.metrics.metric import CountedStep
+from redqueen.run.recording.recorder import Session
 from redqueen.run.recording.tracker import Tracker, check_trackers, open_recorders, open_trackers
 from redqueen.store.directory import RunDirectory
 from redqueen.store.lineage import lives
@@ -356,7 +357,7 @@ def test_a_recorder(tmp_path: Path, verifier: LocalVerifier) -> None:
     changes = {"evolution.enabled": True, "evolution.every": 1, "evolution.burn_in": 1, "run.steps": 2}
     config = toy.config(tmp_path, **changes, **{"run.recorders": "BirthLog"})
     trainer = toy.trainer(config, tmp_path / "run", verifier)
-    (log,) = open_recorders(config, trainer.directory, 1, print)
+    (log,) = open_recorders(Session(directory=trainer.directory, config=config, first=1, say=print))
     trainer.watchers = (log,)
     trainer.run()
     trainer.close()
@@ -369,7 +370,7 @@ def test_a_tracker(tmp_path: Path, verifier: LocalVerifier) -> None:
     config = toy.config(tmp_path, **{"run.steps": 2, "run.trackers": "Lines"})
     trainer = toy.trainer(config, tmp_path / "run", verifier)
     said: list[str] = []
-    (tracker,) = open_trackers(config, trainer.directory, 1, said.append)
+    (tracker,) = open_trackers(Session(directory=trainer.directory, config=config, first=1, say=said.append))
     trainer.watchers = (tracker,)
     trainer.run()
     trainer.close()
@@ -454,7 +455,7 @@ def test_a_benchmark(verifier: LocalVerifier) -> None:
     snippet("benchmark")
     assert chosen(["addition", "reserved"]) == ["reserved", "addition"]
     assert "addition" in chosen(["all"])
-    (loaded,) = load_benchmarks(["addition"], Config(), verifier, None, None)
+    (loaded,) = load_benchmarks(["addition"], PlaySettings.of(Config()), verifier, None, None)
     assert loaded.whole
     plan = Plan(template="completion", samples=1, temperature=0.0, max_tokens=None, base="")
     with OpenGraders(verifier) as graders, SampleStore(None) as store:
@@ -477,7 +478,7 @@ def test_verdicts_of_a_changed_grader_are_new(
         monkeypatch.delitem(sys.modules, "graded", raising=False)
         importlib.invalidate_caches()
         importlib.import_module("graded")
-        (loaded,) = load_benchmarks(["addition"], Config(), verifier, None, None)
+        (loaded,) = load_benchmarks(["addition"], PlaySettings.of(Config()), verifier, None, None)
         with OpenGraders(verifier) as graders, SampleStore(tmp_path / "out") as store:
             runner = Runner(plan, Calculator(), graders, store)
             (rows,) = runner.run(loaded, [Player(name="S0", adapter="S0", label="S0")])

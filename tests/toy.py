@@ -16,7 +16,7 @@ from redqueen.engine.policy import open_policy
 from redqueen.method.self_play import SelfPlay
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Draft, Kind, Prompt, Request, Sampler, Task
-from redqueen.run.trainer import Trainer, capacity
+from redqueen.run.trainer import Trainer
 from redqueen.store.directory import RunDirectory
 from tests import tiny
 
@@ -96,7 +96,7 @@ def trainer(config: Config, run: Path, verifier: LocalVerifier, *, begin: bool =
     if begin:
         directory.create(config, {})
     base = load(config.model)
-    policy = open_policy(base, config.model, capacity(config), config.sampling, config.learning)
+    policy = open_policy(base, config.model, config.capacity, config.sampling, config.learning)
     result = Trainer(config, policy, facts_of(base), verifier, directory)
     install(result.self_play)
     if begin:

@@ -13,6 +13,7 @@ import json
 import sys
 from pathlib import Path
 
+from redqueen.config import PlaySettings
 from redqueen.evals.benchmarks.reserved import answer_tokens, load_reserved
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Task
@@ -43,8 +44,7 @@ def main(run: str, out: str) -> None:
     rows: list[dict[str, str]] = []
     stops: tuple[str, ...] = ()
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
-        most = answer_tokens(config.sampling)
-        loaded = load_reserved(config.model.prompts, config.game, most, verifier, None)
+        loaded = load_reserved(PlaySettings.of(config), verifier, None)
     for problem in loaded.problems:
         task: Task = problem.data["task"]
         if task.kind != "code_o":
@@ -64,7 +64,7 @@ def main(run: str, out: str) -> None:
         "output_type": "generate_until",
         "doc_to_text": "{{prompt}}",
         "doc_to_target": "{{target}}",
-        "generation_kwargs": {"until": list(stops), "do_sample": False, "max_gen_toks": most},
+        "generation_kwargs": {"until": list(stops), "do_sample": False, "max_gen_toks": answer_tokens(config.sampling)},
         "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
     }
     lines = [f"{key}: {json.dumps(value)}" for key, value in described.items()]

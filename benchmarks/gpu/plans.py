@@ -20,7 +20,6 @@ from redqueen.engine.memory.fit import Fit, fit
 from redqueen.engine.memory.machine import FREE_SHARE, Machine
 from redqueen.engine.model.dimensions import Shape, shape_in
 from redqueen.errors import ModelError
-from redqueen.run.trainer import capacity
 
 CARDS = (24, 48, 80, 141)
 """GPUs by their memory in GB."""
@@ -81,7 +80,12 @@ def gpu(base: str, free: float = 0) -> Machine:
 def plan(config: Config, base: str, card: int) -> Fit | None:
     """Returns how a run is made to fit on a card of so many GB; None if it does not fit."""
     try:
-        return fit(config, gpu(base, card * FREE_SHARE), lengths(config.sampling.proposal_tokens), capacity(config))
+        return fit(
+            config,
+            gpu(base, card * FREE_SHARE),
+            lengths(config.sampling.proposal_tokens),
+            config.capacity,
+        )
     except ModelError:
         return None
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.gpu.clock import device_for, reserved_gb
 from benchmarks.gpu.output import folder, say, seconds_left
 from redqueen.api import Run
-from redqueen.config import Config
+from redqueen.config import Config, PlaySettings
 from redqueen.config.recipes import configure
 from redqueen.engine.memory.estimate import items, total
 from redqueen.engine.memory.fit import fit
@@ -27,7 +27,6 @@ from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.run.recording.metrics.dynamics import held_out_lines
 from redqueen.run.recording.recorder import Recorder, StepRecord
 from redqueen.run.session import quiet_libraries
-from redqueen.run.trainer import capacity
 
 SETTINGS = "RUN_SETTINGS"
 """The environment variable with further settings of the run, as on a command line."""
@@ -129,8 +128,8 @@ def _configured(device: str, *, tiny: bool) -> Config:
 def _planned(config: Config) -> float:
     """Returns the GB that are planned for the run."""
     machine = this_machine(config.model)
-    lengths = prompt_lengths(config, token_counter(config.model))
-    return round(total(items(fit(config, machine, lengths, capacity(config)).demand)) / 1e9, 2)
+    lengths = prompt_lengths(PlaySettings.of(config), token_counter(config.model))
+    return round(total(items(fit(config, machine, lengths, config.capacity).demand)) / 1e9, 2)
 
 
 def _report(run: Run, told: _Told, planned: float) -> None:

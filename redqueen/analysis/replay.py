@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from redqueen.config import Config
-from redqueen.engine.model.base import Base, fingerprint_of, load
+from redqueen.config import Config, EvolutionSettings, LeagueConfig, PlaySettings
+from redqueen.engine.model.base import fingerprint_of, load
 from redqueen.engine.policy import Policy, open_policy
 from redqueen.method.evolution import fitness_for, fittest_first, proven_first
 from redqueen.method.fitness import Fitness
@@ -16,7 +16,7 @@ from redqueen.method.population import AnyRole, Member
 from redqueen.method.self_play import SelfPlay
 from redqueen.method.verifier import LocalVerifier
 from redqueen.plugins import PluginError
-from redqueen.records import ROLES, Attempted, Task, Verifier
+from redqueen.records import ROLES, Attempted, Task
 from redqueen.store import checkpoint
 from redqueen.store.checkpoint import Checkpoint
 from redqueen.store.directory import RunDirectory, RunError
@@ -31,10 +31,6 @@ class Replay:
     policy: Policy
     self_play: SelfPlay
 
-    def close(self) -> None:
-        """Ends the worker processes, if there are any."""
-        self.policy.close()
-
     def attempt(self, posed: Sequence[tuple[str, Task]], attempts: int) -> list[Attempted]:
         """Returns judged attempts of each member at its task.
 
@@ -43,16 +39,10 @@ class Replay:
         return self.self_play.attempt(posed, attempts)
 
 
-def build_replay(config: Config, base: Base, verifier: Verifier, slots: int) -> Replay:
-    """Returns a `Replay` with room for `slots` members and an empty task bank; it must be closed."""
-    policy = open_policy(base, config.model, slots, config.sampling, config.learning)
-    return Replay(config, policy, SelfPlay(config, policy, verifier))
-
-
-def ranked_students(saved: checkpoint.Checkpoint, config: Config) -> list[str]:
+def ranked_students(saved: checkpoint.Checkpoint, settings: EvolutionSettings) -> list[str]:
     """Returns the students that lived at a checkpoint, fittest first, by the fitness that the run itself ranks by."""
-    role = "both" if config.population.single_agent else "student"
-    ranked = fittest_first(saved.population.members_of(role), role, config, saved.step)
+    role = "both" if saved.population.members_of("both") else "student"
+    ranked = fittest_first(saved.population.members_of(role), role, settings, saved.step)
     return [member.name for member in ranked]
 
 
@@ -71,8 +61,9 @@ def open_replay(config: Config, saved: checkpoint.Checkpoint, slots: int) -> Gen
         )
     with (
         LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed) as verifier,
-        closing(build_replay(config, base, verifier, slots)) as replay,
+        open_policy(base, config.model, slots, config.sampling, config.learning) as policy,
     ):
+        replay = Replay(config, policy, SelfPlay(PlaySettings.of(config), policy, verifier))
         # Prompts may show tasks of the bank as examples. A study poses them as the run did at that step.
         replay.self_play.task_bank.restore(saved.bank)
         yield replay
@@ -99,7 +90,7 @@ class MemberAtStep:
     saved: Checkpoint
 
 
-def find_member(directory: RunDirectory, config: Config, name: str, step: int | None) -> MemberAtStep:
+def find_member(directory: RunDirectory, settings: EvolutionSettings, name: str, step: int | None) -> MemberAtStep:
     """Returns the member called `name` after `step` steps, by default as late as it can be had.
 
     `name` is a member's name in any case, or "best-student" or "best-teacher".
@@ -111,18 +102,18 @@ def find_member(directory: RunDirectory, config: Config, name: str, step: int | 
             saved = load_step(directory, step)
             # The single agent plays both roles, so it is the best of either.
             candidates = [m for m in saved.population.members.values() if m.role in (role, "both")]
-            fitness = fitness_at(directory, config, role, saved.step)
-            return MemberAtStep(member=proven_first(candidates, role, config, saved.step, fitness)[0], saved=saved)
+            fitness = fitness_at(directory, settings.league, role, saved.step)
+            return MemberAtStep(member=proven_first(candidates, role, settings, saved.step, fitness)[0], saved=saved)
     check_name(directory, name)
     life = next(life for life in lives(directory.path) if life.name.casefold() == wanted)
     saved = load_step(directory, _step_of(life, directory, step))
     return MemberAtStep(member=saved.population.members[life.name], saved=saved)
 
 
-def fitness_at(directory: RunDirectory, config: Config, role: AnyRole, step: int) -> Fitness:
+def fitness_at(directory: RunDirectory, league: LeagueConfig, role: AnyRole, step: int) -> Fitness:
     """Returns the fitness that the run ranks a role by after `step`."""
     try:
-        return fitness_for(role, config.league)
+        return fitness_for(role, league)
     except PluginError:
         # It is a part that is not imported to read a run. What it gave is written in the line of the step.
         line = next((line for line in directory.metrics() if line["step"] == step), None)

@@ -172,9 +172,10 @@ def _train_new(config: Config, directory: RunDirectory) -> NoReturn:
         check_same(directory, config)
         raise typer.Exit(describe(directory))
     say_loading()
-    from redqueen.cli.train import start_run
+    from redqueen.cli.train import shown
+    from redqueen.run.session import start
 
-    raise typer.Exit(start_run(config, directory))
+    raise typer.Exit(shown(config.run.steps, directory, lambda attached: start(config, directory, attached)))
 
 
 @app.command(epilog=examples.GROW, context_settings=SETTINGS)
@@ -202,7 +203,7 @@ def grow(
     check_repeats(overrides, [key for key, value in options.items() if value is not None])
     config = with_own_parts(grown(file, overrides, steps, model), "the command line", allowed=load_plugins)
     check_model(config.model)
-    introduce_own(config)
+    introduce_own(config.game, config.evals, config.population, config.run.steps)
     _train_new(config, RunDirectory(run or Path("runs") / "grow"))
 
 
@@ -231,10 +232,12 @@ def _resume(directory: RunDirectory, overrides: list[str], *, load_plugins: bool
         raise typer.Exit(describe(directory, steps[0] if steps else None))
     config = with_own_parts(config, directory.config_file, allowed=load_plugins)
     say_loading()
-    from redqueen.cli.train import resume_run
+    from redqueen.cli.train import shown
+    from redqueen.run.session import resume
 
-    changed_keys = {override.partition("=")[0].strip().lstrip("-") for override in overrides}
-    raise typer.Exit(resume_run(config, directory, changed_keys))
+    given = {override.partition("=")[0].strip().lstrip("-") for override in overrides}
+    code = shown(config.run.steps, directory, lambda attached: resume(config, directory, attached, given))
+    raise typer.Exit(code)
 
 
 @app.command(epilog=examples.INIT)

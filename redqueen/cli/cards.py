@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from redqueen.config import Config
+from redqueen.config import PlaySettings
 from redqueen.config.recipes import recipe
-from redqueen.engine.memory.fit import fit
+from redqueen.engine.memory.fit import Fit, fit
 from redqueen.engine.memory.forecast import CARDS, Card, forecast
 from redqueen.engine.memory.machine import gpu_machine
 from redqueen.engine.model.dimensions import rough_token_counter
 from redqueen.errors import ModelError
 from redqueen.method.prompt_lengths import prompt_lengths
-from redqueen.records import PromptLengths
 from redqueen.run.session import quiet_libraries
-from redqueen.run.trainer import capacity
 
 RECIPES = ("coder_0_5b", "coder_1_5b", "coder_3b", "coder_7b", "paper_7b")
 """The recipes for GPUs, the smallest base first."""
@@ -34,21 +32,22 @@ def cards_table() -> str:
     lines = [f"| recipe | {' | '.join(heads)} |", f"|---{'|---' * len(cards)}|"]
     for name in RECIPES:
         config = recipe(name).override(["model.device=cuda", "model.dtype=bfloat16"])
-        lengths = prompt_lengths(config, rough_token_counter())
-        cells = [_cell(config, lengths, card) for card in cards]
+        lengths = prompt_lengths(PlaySettings.of(config), rough_token_counter())
+        cells: list[str] = []
+        for card in cards:
+            machine = gpu_machine(config.model, card.memory * 10**9)
+            try:
+                cells.append(_cell(fit(config, machine, lengths, config.capacity), card, config.run.steps))
+            except ModelError:
+                cells.append("does not fit")
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def _cell(config: Config, lengths: PromptLengths, card: Card) -> str:
+def _cell(fitted: Fit, card: Card, steps: int) -> str:
     """Returns what a run would be on a card, in a few words."""
-    machine = gpu_machine(config.model, card.memory * 10**9)
-    try:
-        fitted = fit(config, machine, lengths, capacity(config))
-    except ModelError:
-        return "does not fit"
     plan = fitted.demand
     kept = "recomputed" if plan.learning.checkpointing is True else "kept"
     limit = ", if texts stay shorter than they may" if fitted.warning else ""
-    taken = forecast(plan, card).hours(config.run.steps)
+    taken = forecast(plan, card).hours(steps)
     return f"{plan.sampling.batch_rows} rows, activations {kept}{limit}: {taken:.1f} h"

@@ -11,10 +11,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from redqueen.analysis.replay import MemberAtStep
 from redqueen.base.machine import cache_root, can_write
 from redqueen.cli.ask import show_answers
 from redqueen.cli.show import indented
-from redqueen.config import Config
+from redqueen.config import EvolutionSettings
 from redqueen.errors import UserError
 from redqueen.members.asking import AnsweredTask, AskingTable, found_member, open_table, task_of
 from redqueen.members.question import asked_lines
@@ -46,13 +47,13 @@ def run_conversation(run: Path, name: str, step: int | None, attempts: int, allo
     """Talks until the input ends; returns the exit code. Raises UserError if no member can be asked."""
     directory = RunDirectory(run)
     config = playable(directory, allowed)
-    found = found_member(directory, config, name, step)
+    found = found_member(directory, EvolutionSettings.of(config), name, step)
     console = PlainConsole(soft_wrap=True)
     with (
         LocalVerifier(config.sandbox, config.game.min_inputs) as verifier,
         open_table(directory, config, found, step, verifier, Lines(console)) as table,
     ):
-        talk = Conversation(directory, config, table, name, step, attempts, console)
+        talk = Conversation(directory, table, name, step, attempts, console)
         console.print(Text(f"{directory.path}: {talk.who} is asked; help says what can be written", style="bold"))
         with_terminal = sys.stdin.isatty()
         if with_terminal:
@@ -117,7 +118,6 @@ class Conversation:
     """Who is asked, and what was asked last."""
 
     directory: RunDirectory
-    config: Config
     table: AskingTable
     name: str
     step: int | None
@@ -145,8 +145,13 @@ class Conversation:
                 break
         if not asked:
             return False
-        self._ask(task_of(asked_lines(self.directory, asked), self.directory, self.config, self.table.verifier))
+        config = self.table.config
+        question = asked_lines(self.directory, asked)
+        self._ask(task_of(question, self.directory, config.game, config.run.seed, self.table.verifier))
         return True
+
+    def _found(self, name: str) -> MemberAtStep | None:
+        return found_member(self.directory, EvolutionSettings.of(self.table.config), name, self.step)
 
     def _is_whole(self, asked: list[str], line: str) -> bool:
         """Returns whether the lines are a task: an empty line ends one, and a question mark, and an id is one alone."""
@@ -161,7 +166,7 @@ class Conversation:
         if word == "help":
             self.console.print(HELP)
         elif word == "member":
-            self.table.seat(found_member(self.directory, self.config, rest or self.name, self.step))
+            self.table.seat(self._found(rest or self.name))
             self.console.print(f"{self.who} is asked")
         elif word == "attempts":
             if not rest.isdecimal() or int(rest) < 1:
@@ -173,7 +178,7 @@ class Conversation:
                 raise UserError("nothing was asked yet")
             self._ask(self.last)
         else:
-            self._propose(rest or self.config.game.kinds[self.proposals % len(self.config.game.kinds)])
+            self._propose(rest or self.table.config.game.kinds[self.proposals % len(self.table.config.game.kinds)])
         return True
 
     def _ask(self, task: Task) -> None:
@@ -184,12 +189,12 @@ class Conversation:
 
     def _propose(self, kind: str) -> None:
         """Lets a teacher write a task, and whoever is asked answer it."""
-        if kind not in self.config.game.kinds:
-            raise UserError(f"propose {kind}: choose one of {', '.join(self.config.game.kinds)}")
+        if kind not in self.table.config.game.kinds:
+            raise UserError(f"propose {kind}: choose one of {', '.join(self.table.config.game.kinds)}")
         asked = self.table.found
         writer = asked
         if asked is None or asked.member.role == "student":
-            writer = found_member(self.directory, self.config, "best-teacher", self.step)
+            writer = self._found("best-teacher")
         assert writer is not None
         self.proposals += 1
         self.table.seat(writer)

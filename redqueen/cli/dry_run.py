@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rich.table import Column, Table
 
-from redqueen.config import BUNDLED, Config
+from redqueen.config import BUNDLED, Config, ModelConfig, PlaySettings
 from redqueen.engine.memory.estimate import Item, host_items, items, least, total
 from redqueen.engine.memory.fit import Fit, fit
 from redqueen.engine.memory.forecast import card_of, forecast
@@ -20,7 +20,6 @@ from redqueen.plugins import PluginError, are_loaded
 from redqueen.records import Prompt
 from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.run.session import check, check_tasks, quiet_libraries
-from redqueen.run.trainer import capacity
 
 
 def print_plan(config: Config, size: int | None = None, *, parts: bool = False) -> int:
@@ -35,7 +34,7 @@ def print_plan(config: Config, size: int | None = None, *, parts: bool = False) 
     console = PlainConsole(stderr=parts, soft_wrap=True)
     # Own parts are imported only where that is allowed.
     if are_loaded(config.plugins):
-        check_tasks(config)
+        check_tasks(config.game, config.evals, config.league)
         # What another machine has is not known here.
         if size is None:
             check(config)
@@ -44,8 +43,8 @@ def print_plan(config: Config, size: int | None = None, *, parts: bool = False) 
         console.print("every setting is possible; the memory is known after the first run has converted the base")
         return 0
     try:
-        count_tokens = _token_counter(config, there=size is not None)
-        lengths = prompt_lengths(config, count_tokens)
+        count_tokens = _token_counter(config.model, there=size is not None)
+        lengths = prompt_lengths(PlaySettings.of(config), count_tokens)
         machine = this_machine(config.model) if size is None else gpu_machine(config.model, size)
     except (ModelError, PluginError) as error:
         # A run here would be refused as well.
@@ -54,7 +53,7 @@ def print_plan(config: Config, size: int | None = None, *, parts: bool = False) 
         console.print(f"memory: not estimated, {error}")
         return 0 if size is None else 1
     try:
-        fitted = fit(config, machine, lengths, capacity(config))
+        fitted = fit(config, machine, lengths, config.capacity)
     except ModelError as error:
         console.print(f"does not fit: {error}")
         return 1
@@ -79,15 +78,15 @@ def _print(console: PlainConsole, fitted: Fit, size: int | None, *, parts: bool)
     console.print(_items(plan) if parts else "every setting, and the memory by parts: add --json")
 
 
-def _token_counter(config: Config, *, there: bool) -> Callable[[Prompt], int]:
+def _token_counter(model: ModelConfig, *, there: bool) -> Callable[[Prompt], int]:
     """Returns what counts the tokens of prompts. Raises ModelError if the base or its tokenizer cannot be read."""
-    is_known = known_base(config.model.name) is not None
+    is_known = known_base(model.name) is not None
     # A plan for another machine should not depend on what is stored on this one.
     if is_known and there:
         return rough_token_counter()
     try:
-        read_config(config.model.name)
-        return token_counter(config.model)
+        read_config(model.name)
+        return token_counter(model)
     except ModelError:
         if not is_known:
             raise

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from redqueen.cli.tasks_import import import_tasks, imported_beside
-from redqueen.config import Config
+from redqueen.config import Config, EvalsConfig, GameConfig, PopulationConfig
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
 from redqueen.method.planting import held_out_of
@@ -64,14 +64,13 @@ def _imported(file: Path, *, unsafe: bool) -> Path:
     return out
 
 
-def introduce_own(config: Config) -> None:
+def introduce_own(game: GameConfig, evals: EvalsConfig, population: PopulationConfig, steps: int) -> None:
     """Prints what was found, what is held out, what a step has, and what is compared. Raises UserError."""
     console = PlainConsole(soft_wrap=True)
-    game = config.game
-    source, tasks = _own_tasks(config)
+    source, tasks = _own_tasks(game)
     programs = {(likeness_of(task), fingerprint_of(task)) for task in tasks}
     alike = {likeness for likeness, _ in programs}
-    share = config.evals.own if config.evals.every else 0.0
+    share = evals.own if evals.every else 0.0
     held = held_out_of(programs, share)
     held_out = sum(likeness in held for likeness, _ in programs)
     console.print(
@@ -79,11 +78,11 @@ def introduce_own(config: Config) -> None:
         f"posed as {', '.join(game.kinds)}"
     )
     console.print(f"held out: {held_out} of them; nothing is trained on these or on what is similar (evals.own)")
-    own = posed_per_kind(game, config.population) * len(game.kinds)
-    teachers = game.teacher_proposals * len(game.kinds) if config.population.teachers else 0
+    own = posed_per_kind(game, population) * len(game.kinds)
+    teachers = game.teacher_proposals * len(game.kinds) if population.teachers else 0
     console.print(
         f"a step: each student is posed {own} of your tasks and up to {teachers} that a teacher makes of them, with "
-        f"{game.attempts} attempts each; {config.run.steps} steps. How long they take is said after the first one"
+        f"{game.attempts} attempts each; {steps} steps. How long they take is said after the first one"
     )
     console.print(
         "compared: what the students solve of your held-out tasks, with what the start solves. What teachers add, this "
@@ -91,9 +90,8 @@ def introduce_own(config: Config) -> None:
     )
 
 
-def _own_tasks(config: Config) -> tuple[str, list[Task]]:
+def _own_tasks(game: GameConfig) -> tuple[str, list[Task]]:
     """Returns the name of the user's file, and what it holds, without judging it."""
-    game = config.game
     if game.tasks is not None:
         return game.tasks, [task for task in fixed_tasks(Path(game.tasks)) if task.kind in game.kinds]
     (language,) = languages(game.kinds)

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from redqueen import extras
 from redqueen.cli.dataset_card import asked, dataset_card, left_out
 from redqueen.cli.pushing import hub, push
 from redqueen.cli.tables import table_console
-from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.store.allowed import check_kind
 from redqueen.store.dataset.files import FOLDER_FILE, FORMATS, require_arrow, write_tasks
-from redqueen.store.dataset.rows import TaskFilter, TaskSelection, read_tasks, select
+from redqueen.store.dataset.rows import TaskFilter, read_tasks, select
 from redqueen.store.directory import RunDirectory
 from redqueen.store.files import damage_of
 
@@ -57,7 +57,18 @@ def run_tasks_export(
         raise UserError(
             f"no task of {run} is left ({asked(wanted)}): of {selected.total} valid tasks {left_out(selected)}"
         )
-    _write(target, config, selected, wanted, folder=folder, package=package)
+
+    def write(scratch: Path) -> None:
+        if verifiers:
+            verifiers.write_package(scratch, package, config.model.name, selected, wanted)
+        elif folder:
+            (scratch / FOLDER_FILE).parent.mkdir(parents=True, exist_ok=True)
+            write_tasks(selected.records, scratch / FOLDER_FILE)
+            (scratch / "README.md").write_text(dataset_card(config, selected, wanted), encoding="utf-8")
+        else:
+            write_tasks(selected.records, scratch)
+
+    _write(target, write)
     console = table_console()
     console.print(f"wrote {len(selected.records)} of {selected.total} tasks to {target}", soft_wrap=True)
     if selected.total > len(selected.records):
@@ -80,20 +91,11 @@ def _is_folder(out: str) -> bool:
     return False
 
 
-def _write(
-    target: Path, config: Config, selected: TaskSelection, wanted: TaskFilter, *, folder: bool, package: str
-) -> None:
+def _write(target: Path, write: Callable[[Path], None]) -> None:
     """Writes under another name and renames at the end: an export that fails leaves no half of it."""
     scratch = target.with_name(f".{target.stem}.tmp{target.suffix}")
     try:
-        if package:
-            extras.find("task format", "verifiers").write_package(scratch, package, config, selected, wanted)
-        elif folder:
-            (scratch / FOLDER_FILE).parent.mkdir(parents=True, exist_ok=True)
-            write_tasks(selected.records, scratch / FOLDER_FILE)
-            (scratch / "README.md").write_text(dataset_card(config, selected, wanted), encoding="utf-8")
-        else:
-            write_tasks(selected.records, scratch)
+        write(scratch)
         scratch.rename(target)
     except OSError as error:
         raise UserError(f"cannot write {target}: {error.strerror or error}") from error

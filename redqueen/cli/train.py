@@ -6,12 +6,11 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 
 from redqueen.base.machine import clock, on_sigterm
 from redqueen.config import Config
-from redqueen.run import session
 from redqueen.run.recording.heartbeat import Heartbeat
 from redqueen.run.recording.lines import Lines
 from redqueen.run.recording.metrics.dynamics import held_out_lines
@@ -30,28 +29,15 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM, as batch systems and containers send it. It ends a run as Ctrl-C does."""
 
 
-def start_run(config: Config, directory: RunDirectory) -> int:
-    """Trains a new run; returns the exit code. Raises UserError."""
-    return _run(config, directory, lambda attached: session.start(config, directory, attached))
-
-
-def resume_run(config: Config, directory: RunDirectory, given: Collection[str] = ()) -> int:
-    """Trains the rest of the run in `directory`; returns the exit code. Raises UserError.
-
-    `given` are the settings that were given for this session.
-    """
-    return _run(config, directory, lambda attached: session.resume(config, directory, attached, given))
-
-
 @contextmanager
-def _attached(config: Config) -> Generator[Callbacks]:
+def _attached(steps: int) -> Generator[Callbacks]:
     """Yields what shows a run on the console."""
     reporter = LiveReporter if console.is_terminal else LineReporter
     with closing(Heartbeat(console.print)) as heartbeat:
         yield Callbacks(
             command=shlex.join(["redqueen", *sys.argv[1:]]),
             listener=_Training(console, heartbeat),
-            recorders=[reporter(console, config.run.steps, heartbeat)],
+            recorders=[reporter(console, steps, heartbeat)],
         )
 
 
@@ -61,17 +47,40 @@ class _Training(Lines):
     legend: str = ""
 
     def opening(self, config: Config, directory: RunDirectory) -> None:
-        super().opening(config, directory)
-        self.legend = legend(config.game.kinds, alone=not config.population.teachers)
-        introduce(config, directory)
+        """Prints what is about to run, on what, and how to stop it and go on."""
+        self._goes_on("loading the base")
+        population = config.population
+        self.legend = legend(config.game.kinds, alone=not population.teachers)
+        who = "1 member in both roles"
+        if not population.teachers:
+            who = f"{population.students} {'student' if population.students == 1 else 'students'} alone on fixed tasks"
+        elif not population.single_agent:
+            who = f"{population.teachers} + {population.students} members (teachers + students)"
+        workers = "1 process" if config.model.workers == 1 else f"{config.model.workers} worker processes"
+        if config.cluster.address:
+            workers = f"a Ray cluster ({config.cluster.address})"
+        run = config.run
+        console.print(f"run: {directory.path}: recipe {config.recipe}, seed {run.seed}, {run.steps} steps, {who}")
+        how = f"sampled and trained in {workers}"
+        if config.sampling.engine == "vllm":
+            how = f"sampled by vLLM, trained in {workers}"
+        console.print(f"base: {config.model.name}, {how}; loading ...")
+        console.print(f"follow it in a browser: redqueen watch {quoted(directory.path)}")
+        console.print(
+            f"Ctrl-C stops; finished steps are kept. To go on: redqueen train --resume {quoted(directory.path)}",
+            highlight=False,
+        )
 
     def training(self) -> None:
         console.print("the time left is shown after the first step; its first compilation takes some seconds more")
         console.print(self.legend)
 
 
-def _run(config: Config, directory: RunDirectory, train: Callable[[Callbacks], None]) -> int:
-    """Trains; returns the exit code: if the run was stopped, the one that shells expect of the signal."""
+def shown(steps: int, directory: RunDirectory, train: Callable[[Callbacks], None]) -> int:
+    """Trains a run of so many steps on the console. Returns the exit code: of a stopped run, that of the signal.
+
+    Raises UserError.
+    """
 
     def terminate() -> None:
         raise Terminated
@@ -80,7 +89,7 @@ def _run(config: Config, directory: RunDirectory, train: Callable[[Callbacks], N
     before = len(directory.metrics())
     with on_sigterm(terminate):
         try:
-            with _attached(config) as attached:
+            with _attached(steps) as attached:
                 train(attached)
         except KeyboardInterrupt as stop:
             terminated = isinstance(stop, Terminated)
@@ -89,30 +98,6 @@ def _run(config: Config, directory: RunDirectory, train: Callable[[Callbacks], N
             return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
     _conclude(directory, before, time.monotonic() - began)
     return 0
-
-
-def introduce(config: Config, directory: RunDirectory) -> None:
-    """Prints what is about to run, on what, and how to stop it and go on. `config` is as it fits."""
-    population = config.population
-    who = "1 member in both roles"
-    if not population.teachers:
-        who = f"{population.students} {'student' if population.students == 1 else 'students'} alone on fixed tasks"
-    elif not population.single_agent:
-        who = f"{population.teachers} + {population.students} members (teachers + students)"
-    workers = "1 process" if config.model.workers == 1 else f"{config.model.workers} worker processes"
-    if config.cluster.address:
-        workers = f"a Ray cluster ({config.cluster.address})"
-    run = config.run
-    console.print(f"run: {directory.path}: recipe {config.recipe}, seed {run.seed}, {run.steps} steps, {who}")
-    how = f"sampled and trained in {workers}"
-    if config.sampling.engine == "vllm":
-        how = f"sampled by vLLM, trained in {workers}"
-    console.print(f"base: {config.model.name}, {how}; loading ...")
-    console.print(f"follow it in a browser: redqueen watch {quoted(directory.path)}")
-    console.print(
-        f"Ctrl-C stops; finished steps are kept. To go on: redqueen train --resume {quoted(directory.path)}",
-        highlight=False,
-    )
 
 
 def _conclude(directory: RunDirectory, before: int, seconds: float) -> None:

@@ -6,6 +6,7 @@ Values that the paper does not publish have their reason next to them; docs/ALGO
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Self, cast
 
 from pydantic import ValidationError, model_validator
@@ -36,10 +37,12 @@ __all__ = [
     "ConfigError",
     "EvalsConfig",
     "EvolutionConfig",
+    "EvolutionSettings",
     "GameConfig",
     "LeagueConfig",
     "LearningConfig",
     "ModelConfig",
+    "PlaySettings",
     "PopulationConfig",
     "ReferenceSource",
     "RunConfig",
@@ -129,6 +132,13 @@ class Config(Section):
             )
         return self
 
+    @property
+    def capacity(self) -> int:
+        """How many adapters a run holds at most: the living and the champions of both roles."""
+        population = self.population
+        living = 1 if population.single_agent else population.teachers + population.students
+        return living + 2 * self.league.hall_of_fame
+
     def override(self, assignments: Iterable[str]) -> Config:
         """Returns a copy with `section.field=value` assignments applied.
 
@@ -194,6 +204,34 @@ class Config(Section):
             for (key, own), (_, value) in pairs
             if own != value and (key, value) != any_format and key != "sandbox.unsafe_no_isolation"
         ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaySettings:
+    """The settings that texts are sampled and judged by."""
+
+    game: GameConfig
+    sampling: SamplingConfig
+    prompts: str
+    """The format of prompts, `model.prompts`."""
+    seed: int
+
+    @classmethod
+    def of(cls, config: Config) -> PlaySettings:
+        return cls(game=config.game, sampling=config.sampling, prompts=config.model.prompts, seed=config.run.seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvolutionSettings:
+    """The settings that members are ranked and replaced by."""
+
+    league: LeagueConfig
+    evolution: EvolutionConfig
+    seed: int
+
+    @classmethod
+    def of(cls, config: Config) -> EvolutionSettings:
+        return cls(league=config.league, evolution=config.evolution, seed=config.run.seed)
 
 
 def kinds_of(source: str) -> str:

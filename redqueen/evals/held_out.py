@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from itertools import product, zip_longest
 
 from redqueen.base import streams
-from redqueen.config import Config, ConfigError, GameConfig, LeagueConfig
+from redqueen.config import ConfigError, GameConfig, LeagueConfig
 from redqueen.errors import UserError
 from redqueen.method.judging import ask_attempts
 from redqueen.method.planting import seed_tasks, verified_tasks
 from redqueen.method.prompts import Prompts
+from redqueen.method.self_play import SelfPlay
 from redqueen.records import Attempted, Kind, Progress, Request, Sampler, SamplingParams, Task, Verifier
 from redqueen.tasks.kinds import Half, Language, find, held_out_kinds, languages, task_on
 
@@ -110,30 +111,21 @@ class HeldOutEvaluation:
         return sorted(attempted, key=lambda one: order[one.rollout.member])
 
 
-def run_evaluation(
-    config: Config,
-    half: Half,
-    kinds: Sequence[Kind],
-    count: int,
-    prompts: Prompts,
-    sampler: Sampler,
-    verifier: Verifier,
-) -> HeldOutEvaluation:
+def run_evaluation(play: SelfPlay, half: Half, kinds: Sequence[Kind], count: int) -> HeldOutEvaluation:
     """Returns a run's evaluation on `count` tasks of a half: the same for all its members, and after a resume.
 
     The tasks are of these `kinds` in turn, so their order is a part of what is asked.
 
     Raises UserError if a program fails in the sandbox.
     """
-    seed = config.run.seed
     return HeldOutEvaluation(
-        tasks=reserved_tasks(half, kinds, count, seed, verifier),
-        examples=worked_examples(kinds, config.game.shots, seed, verifier),
-        prompts=prompts,
-        sampler=sampler,
-        verifier=verifier,
-        sampling=config.sampling.params(config.sampling.attempt_tokens),
-        seed=seed,
+        tasks=reserved_tasks(half, kinds, count, play.seed, play.verifier),
+        examples=worked_examples(kinds, play.game.shots, play.seed, play.verifier),
+        prompts=play.prompts,
+        sampler=play.sampler,
+        verifier=play.verifier,
+        sampling=play.sampling.params(play.sampling.attempt_tokens),
+        seed=play.seed,
     )
 
 

@@ -12,11 +12,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from redqueen.config import Config
+from redqueen.config import EvalsConfig, LeagueConfig, PlaySettings
 from redqueen.evals.answers import OWN, HeldOutAnswer
 from redqueen.evals.benchmarks.benchmark import ProblemSet, form_of
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
-from redqueen.evals.benchmarks.reserved import HALF, SEED, answer_tokens, posed_by_run
+from redqueen.evals.benchmarks.reserved import HALF, SEED, posed_by_run
 from redqueen.evals.graders.grader import OpenGraders
 from redqueen.evals.held_out import worked_examples
 from redqueen.evals.runner import Plan, Player, Runner
@@ -25,15 +25,16 @@ from redqueen.records import Progress, Sampler, Task, Verifier
 from redqueen.tasks.kinds import held_out_kinds
 
 
-def load_held_out(config: Config, verifier: Verifier) -> list[ProblemSet]:
+def load_held_out(
+    evals: EvalsConfig, league: LeagueConfig, settings: PlaySettings, verifier: Verifier
+) -> list[ProblemSet]:
     """Returns the problems of `evals.benchmarks`. Raises UserError if one is not known or its data cannot be had."""
-    evals = config.evals
     folder = Path(evals.data) if evals.data else None
     # The order of the kinds decides which problems a limit leaves, so it is the same for all runs.
-    kinds = sorted(held_out_kinds(config.game.kinds))
+    kinds = sorted(held_out_kinds(settings.game.kinds))
     # Where students are selected by one half of the reserved programs, that half is no longer held out.
-    half = HALF if config.league.student_fitness == "held_out" else None
-    return load_benchmarks(chosen(evals.benchmarks), config, verifier, folder, evals.limit, kinds, half)
+    half = HALF if league.student_fitness == "held_out" else None
+    return load_benchmarks(chosen(evals.benchmarks), settings, verifier, folder, evals.limit, kinds, half)
 
 
 def checksum(benchmarks: Sequence[ProblemSet]) -> str:
@@ -46,23 +47,31 @@ def checksum(benchmarks: Sequence[ProblemSet]) -> str:
 class TrainingEvaluation:
     """Holds the problems and the graders of `evals.benchmarks`."""
 
-    def __init__(self, config: Config, sampler: Sampler, verifier: Verifier, base: str) -> None:
+    def __init__(
+        self,
+        evals: EvalsConfig,
+        league: LeagueConfig,
+        settings: PlaySettings,
+        sampler: Sampler,
+        verifier: Verifier,
+        base: str,
+    ) -> None:
         """Loads the problems. `base` is the checksum of the base's weights.
 
         Raises UserError if a benchmark is not known or its data cannot be had.
         """
-        evals = config.evals
-        self.config = config
+        self.limit = evals.limit
+        self.settings = settings
         self.verifier = verifier
-        self.loaded = load_held_out(config, verifier)
+        self.loaded = load_held_out(evals, league, settings, verifier)
         self.asked = checksum(self.loaded)
         """Is the same in two runs that are asked the same problems."""
         self.plan = Plan(
-            template=form_of(config.model.prompts),
+            template=form_of(settings.prompts),
             samples=1,
-            temperature=config.sampling.temperature,
-            top_p=config.sampling.top_p,
-            top_k=config.sampling.top_k,
+            temperature=settings.sampling.temperature,
+            top_p=settings.sampling.top_p,
+            top_k=settings.sampling.top_k,
             max_tokens=evals.max_tokens or None,
             base=base,
         )
@@ -72,18 +81,8 @@ class TrainingEvaluation:
     def add_own(self, tasks: Sequence[Task]) -> None:
         """Also asks the user's held-out tasks, as far as `evals.limit` allows."""
         kinds = tuple(dict.fromkeys(task.kind for task in tasks))
-        config = self.config
-        examples = worked_examples(kinds, config.game.shots, SEED, self.verifier)
-        posed = posed_by_run(
-            OWN,
-            tasks[: config.evals.limit],
-            config.model.prompts,
-            config.game,
-            answer_tokens(config.sampling),
-            examples,
-            len(tasks),
-            "held out by the run",
-        )
+        examples = worked_examples(kinds, self.settings.game.shots, SEED, self.verifier)
+        posed = posed_by_run(self.settings, OWN, tasks[: self.limit], examples, len(tasks), "held out by the run")
         self.loaded.append(posed)
         self.asked = checksum(self.loaded)
 

@@ -58,7 +58,7 @@ def read_targets(
     for target, run_config in runs.items():
         if (run_config.model.name, run_config.model.prompts) != (config.model.name, config.model.prompts):
             raise UserError(f"{target} has another base or other prompts than {next(iter(runs))}: evaluate it alone")
-    shipped = warm_start(config)
+    shipped = warm_start(config.model, config.game.kinds)
     entrants: list[Entrant] = []
     for target in targets:
         if target in runs:

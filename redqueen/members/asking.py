@@ -11,7 +11,7 @@ from pathlib import Path
 from redqueen.analysis.replay import MemberAtStep, Replay, find_member, load_step, open_replay
 from redqueen.base import streams
 from redqueen.base.futures import finished
-from redqueen.config import Config, GameConfig
+from redqueen.config import Config, EvolutionSettings, GameConfig
 from redqueen.engine.adapters.factors import fresh, generator
 from redqueen.errors import UserError
 from redqueen.jail import CodecError, LiteralError, OversizeError
@@ -57,17 +57,19 @@ def asked(
     """
     directory = RunDirectory(run)
     config = playable(directory, allowed)
-    found = found_member(directory, config, name, step)
+    found = found_member(directory, EvolutionSettings.of(config), name, step)
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
         # The question is checked before the model is loaded, which takes longer.
-        task = task_of(question, directory, config, verifier)
+        task = task_of(question, directory, config.game, config.run.seed, verifier)
         with open_table(directory, config, found, step, verifier, listener) as table:
             return AnsweredTask(found=found, task=task, answers=table.answers(task, attempts))
 
 
-def found_member(directory: RunDirectory, config: Config, name: str, step: int | None) -> MemberAtStep | None:
+def found_member(
+    directory: RunDirectory, settings: EvolutionSettings, name: str, step: int | None
+) -> MemberAtStep | None:
     """Returns the member that is asked, None for the base. Raises RunError if there is none of this name."""
-    return None if name == BASE else find_member(directory, config, name, step)
+    return None if name == BASE else find_member(directory, settings, name, step)
 
 
 class AskingTable:
@@ -158,19 +160,17 @@ def open_table(
         yield table
 
 
-def task_of(question: Sequence[str], directory: RunDirectory, config: Config, verifier: LocalVerifier) -> Task:
+def task_of(
+    question: Sequence[str], directory: RunDirectory, game: GameConfig, seed: int, verifier: LocalVerifier
+) -> Task:
     """Returns the task that is asked for by its id, or by a text. Raises UserError if there is none."""
     if len(question) == 1:
         word = question[0]
-        task = (
-            _seed(word, config.game, config.run.seed, verifier)
-            if word.startswith(SEED)
-            else task_of_run(directory, word)
-        )
+        task = _seed(word, game, seed, verifier) if word.startswith(SEED) else task_of_run(directory, word)
         if task is not None:
             return task
     # Questions look alike in several languages: the run's own are meant.
-    return posed(read_question("\n".join(question), names_of_languages(config.game.kinds)), verifier)
+    return posed(read_question("\n".join(question), names_of_languages(game.kinds)), verifier)
 
 
 def _seed(word: str, game: GameConfig, seed: int, verifier: LocalVerifier) -> Task | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from redqueen import __version__
 from redqueen.analysis.replay import MemberAtStep, find_member, fitness_at
 from redqueen.base.markup import code, plain, yaml_text
-from redqueen.config import BUNDLED, Config, GameConfig, ModelConfig
+from redqueen.config import BUNDLED, Config, EvolutionSettings, GameConfig, ModelConfig
 from redqueen.engine.adapters.peft_files import save_adapter
 from redqueen.engine.model.base import location
 from redqueen.engine.model.member import write_merged
@@ -64,20 +64,21 @@ print(tokenizer.decode(answer[0, inputs.input_ids.shape[1] :], skip_special_toke
 """
 
 
-def usage(member: Member, config: Config, folder: Path, *, merged: bool) -> str:
+def usage(exported: CardFacts) -> str:
     """Returns the card's section as Markdown."""
+    member, config = exported.member, exported.config
     prompt = _example(member, config.game, config.model.prompts)
     # The beginning of the answer that a format writes on the member's behalf is part of the text to complete.
     text = prompt.text if prompt.chat else prompt.text + prompt.prefix
     tokens = config.sampling.proposal_tokens if member.role == "teacher" else config.sampling.attempt_tokens
     program = "\n".join(
         [
-            _loading(config.model.name, folder, merged=merged),
+            _loading(config.model.name, exported.folder, merged=exported.merged),
             f"prompt = {_literal(text)}",
             (_CHAT if prompt.chat else _COMPLETION) + _ANSWER.format(tokens=tokens, stop=_stops(prompt)),
         ]
     )
-    return f"```python\n{program}```\n\n{_notes(member, config.model, folder, merged=merged)}"
+    return f"```python\n{program}```\n\n{_notes(member, config.model, exported.folder, merged=exported.merged)}"
 
 
 def _loading(base: str, folder: Path, *, merged: bool) -> str:
@@ -214,7 +215,7 @@ def card(exported: CardFacts) -> str:
 
 ## Use
 
-{usage(member, config, exported.folder, merged=exported.merged)}
+{usage(exported)}
 
 ## Lineage, youngest first
 
@@ -278,7 +279,7 @@ def export(run: Path, name: str, out: Path, step: int | None, listener: Listener
         raise UserError(f"{out} is not empty: choose another folder")
     directory = RunDirectory(run)
     config = directory.config()
-    found = find_member(directory, config, name, step)
+    found = find_member(directory, EvolutionSettings.of(config), name, step)
     member = found.member
     family = ancestors(lives(run), member.name)
     quiet_libraries()
@@ -300,7 +301,7 @@ def export(run: Path, name: str, out: Path, step: int | None, listener: Listener
             config=config,
             saved=found.saved,
             family=family,
-            fitness=fitness_at(directory, config, member.role, found.saved.step)(member),
+            fitness=fitness_at(directory, config.league, member.role, found.saved.step)(member),
             folder=out,
             scores=_scores(directory, member.name, found.saved.step),
             merged=merge,

@@ -48,27 +48,15 @@ def reinforce_plus_plus_baseline(graded: Sequence[GradedRollout], config: Config
     ]
 
 
-def grpo(graded: Sequence[GradedRollout], config: Config) -> list[float]:
-    """Returns (r - mean) / std of the group, std with n - 1 as in TRL and verl (Shao et al. 2024, arXiv:2402.03300)."""
-    del config
-    return _by_group(graded, _standardised)
+def passk(graded: Sequence[GradedRollout], others: list[float], k: int) -> list[float]:
+    """Returns for students the advantages of pass@k (Chen et al. 2025, arXiv:2508.10751).
 
-
-def rloo(graded: Sequence[GradedRollout], config: Config) -> list[float]:
-    """Returns r less the mean of the group's other rewards (Ahmadian et al. 2024, arXiv:2402.14740)."""
-    del config
-    return _by_group(graded, _left_one_out)
-
-
-def passk(graded: Sequence[GradedRollout], config: Config) -> list[float]:
-    """Returns for students the advantages of pass@k (Chen et al. 2025, arXiv:2508.10751), `learning.pass_k` being k.
-
-    Teachers have those of `reinforce_plus_plus_baseline`: each of their tasks is posed and paid, not the best of k.
+    Teachers keep `others`: each of their tasks is posed and paid, not the best of k.
     """
-    values = reinforce_plus_plus_baseline(graded, config)
+    values = list(others)
     for places in _groups(graded).values():
         if graded[places[0]].rollout.role == "student":
-            own = best_of_k([graded[place].reward for place in places], config.learning.pass_k)
+            own = best_of_k([graded[place].reward for place in places], k)
             for place, value in zip(places, own, strict=True):
                 values[place] = value
     return values
@@ -76,9 +64,9 @@ def passk(graded: Sequence[GradedRollout], config: Config) -> list[float]:
 
 ESTIMATORS: dict[str, Estimator] = {
     "reinforce_plus_plus_baseline": reinforce_plus_plus_baseline,
-    "grpo": grpo,
-    "rloo": rloo,
-    "passk": passk,
+    "grpo": lambda graded, _: _by_group(graded, grpo),
+    "rloo": lambda graded, _: _by_group(graded, rloo),
+    "passk": lambda graded, config: passk(graded, reinforce_plus_plus_baseline(graded, config), config.learning.pass_k),
 }
 
 
@@ -161,14 +149,16 @@ def _by_group(graded: Sequence[GradedRollout], estimator: GroupEstimator) -> lis
     return values
 
 
-def _standardised(rewards: Sequence[float]) -> list[float]:
+def grpo(rewards: Sequence[float]) -> list[float]:
+    """Returns (r - mean) / std of the group, std with n - 1 as in TRL and verl (Shao et al. 2024, arXiv:2402.03300)."""
     # TRL and verl add 1e-4 or 1e-6 to the deviation, so that equal rewards give 0.
     deviation = stdev(rewards) if len(rewards) > 1 else 0.0
     mean = fmean(rewards)
     return [_or_zero(reward - mean) / deviation if deviation > _NOISE else 0.0 for reward in rewards]
 
 
-def _left_one_out(rewards: Sequence[float]) -> list[float]:
+def rloo(rewards: Sequence[float]) -> list[float]:
+    """Returns r less the mean of the group's other rewards (Ahmadian et al. 2024, arXiv:2402.14740)."""
     # A reward less the mean of the others is n / (n - 1) times the reward less the mean of all. A text without others
     # is compared with nothing.
     n = len(rewards)

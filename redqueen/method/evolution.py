@@ -8,7 +8,7 @@ from statistics import fmean
 
 from redqueen import plugins
 from redqueen.base import streams
-from redqueen.config import Config, LeagueConfig
+from redqueen.config import EvolutionSettings, LeagueConfig
 from redqueen.engine.adapters.factors import Adapter, generator, relative_distance
 from redqueen.engine.policy import MemberPolicy
 from redqueen.method.fitness import Fitness, game_learnability, named_fitness
@@ -136,26 +136,26 @@ def fitness_of(member: Member, league: LeagueConfig) -> float | None:
 
 
 def fittest_first(
-    members: Sequence[Member], role: AnyRole, config: Config, step: int, fitness: Fitness | None = None
+    members: Sequence[Member], role: AnyRole, settings: EvolutionSettings, step: int, fitness: Fitness | None = None
 ) -> list[Member]:
     """Returns members of one role as the run ranks them after `step`. A stream of the step decides ties.
 
     `fitness` stands in for the run's own where that is not at hand.
     """
-    rng = streams.python(config.run.seed, step, "ranking", role)
-    return ranking(members, fitness or fitness_for(role, config.league), rng)
+    rng = streams.python(settings.seed, step, "ranking", role)
+    return ranking(members, fitness or fitness_for(role, settings.league), rng)
 
 
 def proven_first(
-    members: Sequence[Member], role: AnyRole, config: Config, step: int, fitness: Fitness | None = None
+    members: Sequence[Member], role: AnyRole, settings: EvolutionSettings, step: int, fitness: Fitness | None = None
 ) -> list[Member]:
     """Returns members of one role, the fittest of those that had a fair trial first, and then the others.
 
     A fair trial is a burn-in, at least one game. A newborn has the fitness of its parents until it has played, so it
     may seem the best without having done anything.
     """
-    ranked = fittest_first(members, role, config, step, fitness)
-    trial = max(1, config.evolution.burn_in)
+    ranked = fittest_first(members, role, settings, step, fitness)
+    trial = max(1, settings.evolution.burn_in)
     # The sort is stable: within a group the order of fitness stays. If nobody has finished its burn-in, those that
     # played at all come first.
     return sorted(ranked, key=lambda member: (member.trials < trial, member.trials == 0))
@@ -168,26 +168,28 @@ def standings_of(population: Population, league: LeagueConfig) -> tuple[Standing
 
 
 def score_held_out(
-    population: Population, attempt: Callable[[Sequence[str]], list[Attempted]], step: int, config: Config
+    population: Population, attempt: Callable[[Sequence[str]], list[Attempted]], step: int, settings: EvolutionSettings
 ) -> list[Attempted]:
     """Scores the students on the held-out tasks if an evolution round that ranks by them follows `step`.
 
     `attempt` lets members attempt these tasks. Returns their attempts, or none if there is no such round.
     """
     # The attempts cost a phase of sampling, so they are made only where a ranking is about to use them.
-    if config.league.student_fitness != "held_out" or not is_evolution_step(step, config.evolution):
+    if settings.league.student_fitness != "held_out" or not is_evolution_step(step, settings.evolution):
         return []
     attempted = attempt(list(population.players("student")))
     population.set_held_out(scores(attempted))
     return attempted
 
 
-def update_hall_of_fame(population: Population, policy: MemberPolicy, step: int, config: Config) -> list[Champion]:
+def update_hall_of_fame(
+    population: Population, policy: MemberPolicy, step: int, settings: EvolutionSettings
+) -> list[Champion]:
     """Lets copies of the fittest join the hall of fame if an evolution round follows `step`. Returns the new champions.
 
     It must come before the births, which may replace a member that is about to become a champion.
     """
-    entered, leavers = add_champions(population, step, config)
+    entered, leavers = add_champions(population, step, settings)
     # First those who leave: the adapter bank has just as many slots as the run has members and champions.
     for champion in leavers:
         policy.leave(champion.name)
@@ -196,20 +198,22 @@ def update_hall_of_fame(population: Population, policy: MemberPolicy, step: int,
     return entered
 
 
-def add_champions(population: Population, step: int, config: Config) -> tuple[list[Champion], list[Champion]]:
+def add_champions(
+    population: Population, step: int, settings: EvolutionSettings
+) -> tuple[list[Champion], list[Champion]]:
     """Adds the fittest of each role to the population's hall of fame. Returns the champions that entered and that left.
 
     Only a member that has played, and has played its burn-in, is a candidate.
     """
     entered: list[Champion] = []
     leavers: list[Champion] = []
-    league = config.league
-    if not (league.hall_of_fame and is_evolution_step(step, config.evolution)):
+    league = settings.league
+    if not (league.hall_of_fame and is_evolution_step(step, settings.evolution)):
         return entered, leavers
     for role in ROLES:
         # A member that never played has its prior rating, so without a game it could be a champion by default.
-        ranked = fittest_first(population.members_of(role), role, config, step)
-        proven = [member for member in ranked if member.games >= max(1, config.evolution.burn_in)]
+        ranked = fittest_first(population.members_of(role), role, settings, step)
+        proven = [member for member in ranked if member.games >= max(1, settings.evolution.burn_in)]
         if proven:
             best = proven[0]
             champion = champion_of(best.name, role, step, best.rating, fitness_of(best, league))
@@ -218,33 +222,39 @@ def add_champions(population: Population, step: int, config: Config) -> tuple[li
     return entered, leavers
 
 
-def plan(population: Population, role: Role, step: int, config: Config) -> list[Birth]:
+def plan(population: Population, role: Role, step: int, settings: EvolutionSettings) -> list[Birth]:
     """Plans the births of `role` that follow `step`. Returns none unless evolution is on and this is its step."""
     members = population.members_of(role)
-    if not config.evolution.enabled or not is_evolution_step(step, config.evolution) or len(members) < 2:
+    if not settings.evolution.enabled or not is_evolution_step(step, settings.evolution) or len(members) < 2:
         return []
-    rng = streams.python(config.run.seed, step, "births", role)
-    return plan_births(members, config.evolution, fitness_for(role, config.league), rng)
+    rng = streams.python(settings.seed, step, "births", role)
+    return plan_births(members, settings.evolution, fitness_for(role, settings.league), rng)
 
 
-def replace_weakest(population: Population, policy: MemberPolicy, step: int, config: Config) -> list[Replacement]:
+def replace_weakest(
+    population: Population, policy: MemberPolicy, step: int, settings: EvolutionSettings
+) -> list[Replacement]:
     """Replaces the weakest of each role by children of the strong, if an evolution round follows `step`."""
     # Children are put in place one after the other, but parents and victims of a role were all chosen before: no child
     # is a parent in the round of its own birth.
     births: list[Replacement] = []
     for role in ROLES:
-        births += [_replace(birth, population, policy, step, config) for birth in plan(population, role, step, config)]
+        births += [
+            _replace(birth, population, policy, step, settings) for birth in plan(population, role, step, settings)
+        ]
     return births
 
 
-def _replace(birth: Birth, population: Population, policy: MemberPolicy, step: int, config: Config) -> Replacement:
+def _replace(
+    birth: Birth, population: Population, policy: MemberPolicy, step: int, settings: EvolutionSettings
+) -> Replacement:
     """Makes the child and puts it in the victim's place, with a fresh optimizer and a new name."""
     victim = population.members[birth.victim]
     assert victim.role != "both", "the single agent is never replaced"
     # Everything that reads the old population comes first: the victim's slot is the child's from here on.
-    child, distance, tries = _make_child(birth, population, policy, step, config)
+    child, distance, tries = _make_child(birth, population, policy, step, settings)
     parents = [population.members[name] for name in birth.parents]
-    parent_fitness = tuple(fitness_of(parent, config.league) for parent in parents)
+    parent_fitness = tuple(fitness_of(parent, settings.league) for parent in parents)
     rating = inherited([parent.rating for parent in parents])
     population.remove_member(victim.name)
     policy.leave(victim.name)
@@ -255,7 +265,7 @@ def _replace(birth: Birth, population: Population, policy: MemberPolicy, step: i
         child=member.name,
         parents=birth.parents,
         operator=birth.operator,
-        victim_fitness=fitness_of(victim, config.league),
+        victim_fitness=fitness_of(victim, settings.league),
         victim_age=step - victim.born,
         victim_games=victim.games,
         tie=birth.tie,
@@ -266,7 +276,7 @@ def _replace(birth: Birth, population: Population, policy: MemberPolicy, step: i
 
 
 def _make_child(
-    birth: Birth, population: Population, policy: MemberPolicy, step: int, config: Config
+    birth: Birth, population: Population, policy: MemberPolicy, step: int, settings: EvolutionSettings
 ) -> tuple[Adapter, float | None, int]:
     """Returns the child's weights, its distance from the nearest member that lives on, and how often it was drawn.
 
@@ -275,8 +285,8 @@ def _make_child(
     """
     parents = [policy.adapter(name) for name in birth.parents]
     operator = named_operator(birth.operator, len(parents))
-    seed = config.run.seed
-    least = config.evolution.min_distance
+    seed = settings.seed
+    least = settings.evolution.min_distance
     child = operator(parents, generator(seed, step, "operator", birth.victim))
     if not least:
         return child, None, 1

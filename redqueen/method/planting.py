@@ -56,12 +56,12 @@ def held_out_of(programs: Iterable[tuple[Likeness, str]], share: float) -> froze
     return frozenset(chosen)
 
 
-def plant_seeds(play: SelfPlay, share: float = 0.0) -> Planted:
+def plant_seeds(play: SelfPlay, share: float = 0.0, *, students_alone: bool = False) -> Planted:
     """Adds `game.seed_tasks` seed programs in all kinds to the task bank; a `share` of the user's is held out.
 
     Raises SeedError if there are too many of them, or a kind cannot be played.
     """
-    game = play.config.game
+    game = play.game
     own = game.seeds
     if own is not None and len(languages(game.kinds)) > 1:
         raise SeedError(f"{own} is of one language, and game.kinds are of several: choose kinds of one")
@@ -82,25 +82,25 @@ def plant_seeds(play: SelfPlay, share: float = 0.0) -> Planted:
     play.task_bank.hold_out(map(likeness_of, tested))
     if planted > len(play.task_bank):
         raise SeedError(f"there are more than game.bank_size={game.bank_size} seeds of a kind: raise it")
-    _check_kinds(play)
+    _check_kinds(play, students_alone)
     return Planted(programs=programs, held_out=tuple(tested))
 
 
-def _check_kinds(play: SelfPlay) -> None:
+def _check_kinds(play: SelfPlay, students_alone: bool) -> None:
     """Raises SeedError if a kind cannot be played, since the seeds make no tasks of it."""
     planted = {entry.task.kind for entry in play.task_bank.entries()}
     languages_there = [language.name for language in languages(planted)]
-    for name in play.config.game.kinds:
+    for name in play.game.kinds:
         kind = find(name)
         no_start = kind.starts_from_program and kind.language.name not in languages_there
         # Students alone are posed what is in the task bank; a teacher may begin without references.
-        if name not in planted and (no_start or not play.config.population.teachers):
+        if name not in planted and (no_start or students_alone):
             raise SeedError(f"the seed programs make no task of the kind {name}: choose other game.kinds")
 
 
 def _seed_programs(play: SelfPlay, language: Language, share: float) -> tuple[list[Task], list[Task]]:
     """Returns the seed programs of a language with all their inputs: those that are planted, and those held out."""
-    game = play.config.game
+    game = play.game
     own = game.seeds
     drafts = language.seeds(own)
     # No shipped seed is reserved.
@@ -137,7 +137,7 @@ def plant_tasks(play: SelfPlay, tasks: Sequence[Task], share: float = 0.0) -> Pl
 
     A `share` of their programs is held out. Raises SeedError if one of the run's kinds has no task then.
     """
-    source = f"game.tasks={play.config.game.tasks}"
+    source = f"game.tasks={play.game.tasks}"
     valid = list(_valid(play, tasks))
     fingerprints = [(likeness_of(task), fingerprint_of(task)) for task in valid]
     chosen = held_out_of(fingerprints, share)
@@ -147,7 +147,7 @@ def plant_tasks(play: SelfPlay, tasks: Sequence[Task], share: float = 0.0) -> Pl
     if added > len(play.task_bank):
         raise SeedError(f"{source} has more than game.bank_size={play.task_bank.capacity} tasks of a kind: raise it")
     there = {entry.task.kind for entry in play.task_bank.entries()}
-    missing = [kind for kind in play.config.game.kinds if kind not in there]
+    missing = [kind for kind in play.game.kinds if kind not in there]
     if missing:
         raise SeedError(
             f"{source} has no valid task of the kind {' and '.join(missing)}: choose other game.kinds, or other tasks"
@@ -162,7 +162,7 @@ def _valid(play: SelfPlay, tasks: Sequence[Task]) -> Iterable[Task]:
 
     What is similar to a reserved program is left out too.
     """
-    kinds = play.config.game.kinds
+    kinds = play.game.kinds
     run = {number: task for number, task in enumerate(tasks) if find(task.kind).has_program(task)}
     proposals = [
         Proposal(id=f"fixed-{number}", kind=task.kind, author=OWN, step=0, draft=task.draft)

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from redqueen.base import streams
-from redqueen.config import Config
+from redqueen.config import PlaySettings
 from redqueen.method.prompts import Prompts, prompts
 from redqueen.method.seeds import AUTHOR, SeedError
 from redqueen.records import Kind, Pair, Prompt, PromptLengths, Task
@@ -24,7 +24,7 @@ _DRAWN = 100
 _QUANTILE = 0.95
 
 
-def prompt_lengths(config: Config, count_tokens: CountTokens) -> PromptLengths:
+def prompt_lengths(settings: PlaySettings, count_tokens: CountTokens) -> PromptLengths:
     """Returns the lengths, in tokens, that 95 of 100 prompts of the first step do not exceed.
 
     The kind with the longest prompts decides.
@@ -32,30 +32,30 @@ def prompt_lengths(config: Config, count_tokens: CountTokens) -> PromptLengths:
     The estimate runs no programs, so it takes an output to be as long as its input, and a teacher's task to be as long
     as a teacher may write. Programs grow during a run, so later prompts may be longer.
     """
-    prompts_of = prompts(config.model.prompts, config.game)
+    game = settings.game
+    prompts_of = prompts(settings.prompts, game)
     proposals: list[int] = []
     attempts: list[int] = []
-    for kind in config.game.kinds:
-        wholes = _seed_programs(config, kind)
+    for kind in game.kinds:
+        wholes = _seed_programs(game.seeds, kind)
         tasks = [task for whole in wholes if (task := find(kind).of_program(whole)) is not None]
         # A stream of its own: the estimate must not move any draw of the run.
-        rng = streams.python(config.run.seed, "lengths", kind)
+        rng = streams.python(settings.seed, "lengths", kind)
         # A kind whose seeds make no tasks begins without references, and starts from programs of other kinds.
-        asked = _proposal_prompts(config, prompts_of, kind, tasks, tasks or wholes, rng)
+        asked = _proposal_prompts(game.references, prompts_of, kind, tasks, tasks or wholes, rng)
         proposals.append(_long(asked, count_tokens))
         if tasks:
-            attempts.append(_long(_attempt_prompts(config, prompts_of, tasks, rng), count_tokens))
+            attempts.append(_long(_attempt_prompts(game.shots, prompts_of, tasks, rng), count_tokens))
     # A student is also shown what a teacher wrote, which may be as long as a proposal can be.
-    return PromptLengths(proposal=max(proposals), attempt=max([*attempts, config.sampling.proposal_tokens]))
+    return PromptLengths(proposal=max(proposals), attempt=max([*attempts, settings.sampling.proposal_tokens]))
 
 
 def _proposal_prompts(
-    config: Config, prompts_of: Prompts, kind: Kind, tasks: Sequence[Task], starts: Sequence[Task], rng: random.Random
+    count: int, prompts_of: Prompts, kind: Kind, tasks: Sequence[Task], starts: Sequence[Task], rng: random.Random
 ) -> list[Prompt]:
-    game = config.game
     # All references are drawn before the first start. Another order of draws would give another estimate for the same
     # configuration.
-    references = [rng.sample(tasks, min(game.references, len(tasks))) for _ in range(_DRAWN)]
+    references = [rng.sample(tasks, min(count, len(tasks))) for _ in range(_DRAWN)]
     drawn: list[Prompt] = []
     for shown in references:
         start = rng.choice(starts) if find(kind).starts_from_program else None
@@ -63,9 +63,8 @@ def _proposal_prompts(
     return drawn
 
 
-def _attempt_prompts(config: Config, prompts_of: Prompts, tasks: Sequence[Task], rng: random.Random) -> list[Prompt]:
-    shots = min(config.game.shots, len(tasks))
-    return [prompts_of.attempt(task, rng.sample(tasks, shots)) for task in tasks]
+def _attempt_prompts(shots: int, prompts_of: Prompts, tasks: Sequence[Task], rng: random.Random) -> list[Prompt]:
+    return [prompts_of.attempt(task, rng.sample(tasks, min(shots, len(tasks)))) for task in tasks]
 
 
 def _long(asked: Sequence[Prompt], count_tokens: CountTokens) -> int:
@@ -74,14 +73,14 @@ def _long(asked: Sequence[Prompt], count_tokens: CountTokens) -> int:
     return lengths[int(_QUANTILE * len(lengths))]
 
 
-def _seed_programs(config: Config, kind: Kind) -> list[Task]:
+def _seed_programs(source: str | None, kind: Kind) -> list[Task]:
     """Returns the seed programs of a kind's language, with all their inputs.
 
     Each input also stands for its output, which only the sandbox could tell.
     """
     wanted = find(kind)
     try:
-        drafts = wanted.language.seeds(config.game.seeds)
+        drafts = wanted.language.seeds(source)
     except SeedError:
         # A run can be resumed without the file that it began with, as its task bank is in the checkpoint.
         drafts = wanted.language.seeds()

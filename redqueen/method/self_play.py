@@ -10,7 +10,7 @@ from functools import partial
 from redqueen.base import streams
 from redqueen.base.futures import then
 from redqueen.base.request_stream import FollowUp, sample_stream
-from redqueen.config import Config
+from redqueen.config import PlaySettings
 from redqueen.method.judging import ask_attempts, attempt_rollout, submit_attempt, submit_proposal
 from redqueen.method.matchmaking import Match
 from redqueen.method.prompts import Prompts, prompts, work_of
@@ -51,13 +51,14 @@ class _Assignment:
 class SelfPlay:
     """Plays the middle of a step. Holds the sampler, the verifier and the task bank."""
 
-    def __init__(self, config: Config, sampler: Sampler, verifier: Verifier) -> None:
-        self.config = config
+    def __init__(self, settings: PlaySettings, sampler: Sampler, verifier: Verifier) -> None:
+        self.game = settings.game
+        self.sampling = settings.sampling
+        self.seed = settings.seed
         self.sampler = sampler
         self.verifier = verifier
-        self.prompts: Prompts = prompts(config.model.prompts, config.game)
-        self.task_bank = TaskBank(config.game.bank_size)
-        self.seed = config.run.seed
+        self.prompts: Prompts = prompts(settings.prompts, settings.game)
+        self.task_bank = TaskBank(self.game.bank_size)
 
     def play(
         self,
@@ -78,11 +79,9 @@ class SelfPlay:
         # whatever the order in which matches were drawn.
         assignments: list[_Assignment] = []
         for match in matches:
-            for kind in self.config.game.kinds:
-                assignments += [
-                    self._assign(match, kind, number) for number in range(self.config.game.teacher_proposals)
-                ]
-        sampling = self.config.sampling.params(self.config.sampling.proposal_tokens)
+            for kind in self.game.kinds:
+                assignments += [self._assign(match, kind, number) for number in range(self.game.teacher_proposals)]
+        sampling = self.sampling.params(self.sampling.proposal_tokens)
         requests = [
             Request(
                 member=assignment.match.teacher,
@@ -92,7 +91,7 @@ class SelfPlay:
             )
             for assignment in assignments
         ]
-        attempts = self.config.game.attempts
+        attempts = self.game.attempts
         judging = _Judging(self, step, assignments, posed, progress, on_proposed)
         for one in posed:
             requests += self.attempt_requests(one.student, one.task, self.pose(one.task), attempts)
@@ -123,7 +122,7 @@ class SelfPlay:
         return [replace(attempt, number=index % attempts) for index, attempt in enumerate(attempted)]
 
     def attempt_requests(self, member: str, task: Task, prompt: Prompt, attempts: int) -> list[Request]:
-        sampling = self.config.sampling.params(self.config.sampling.attempt_tokens)
+        sampling = self.sampling.params(self.sampling.attempt_tokens)
         return [
             Request(member=member, prompt=prompt, sampling=sampling, seed=(self.seed, "attempt", task.id, number))
             for number in range(attempts)
@@ -134,14 +133,13 @@ class SelfPlay:
         name = f"{match.id}.{kind}.{number}"
         rng = streams.python(self.seed, "references", name)
         start = self.task_bank.program(kind, rng) if find(kind).starts_from_program else None
-        game = self.config.game
-        references = self.task_bank.references(kind, game.references, rng, game.references_from)
+        references = self.task_bank.references(kind, self.game.references, rng, self.game.references_from)
         prompt = self.prompts.propose(kind, references, start)
         return _Assignment(id=name, match=match, kind=kind, prompt=prompt, references=tuple(references), start=start)
 
     def pose(self, task: Task) -> Prompt:
         """Returns the prompt of an attempt at `task`, with `game.shots` worked examples from the task bank."""
-        shots = self.config.game.shots
+        shots = self.game.shots
         if not shots:
             return self.prompts.attempt(task, ())
         rng = streams.python(self.seed, "shots", task.id)
@@ -173,7 +171,7 @@ class _Judging:
         self.places = [
             (place - len(posed), one.task, number, one.student)
             for place, one in enumerate(posed)
-            for number in range(play.config.game.attempts)
+            for number in range(play.game.attempts)
         ]
         self.attempts: dict[int, Future[Verdict]] = {}
 
@@ -211,7 +209,7 @@ class _Judging:
         if task is None:
             return []
         student = self.assignments[index].match.student
-        count = self.play.config.game.attempts
+        count = self.play.game.attempts
         self.places += [(index, task, number, student) for number in range(count)]
         return self.play.attempt_requests(student, task, self.play.pose(task), count)
 

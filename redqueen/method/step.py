@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from redqueen.base import streams
-from redqueen.config import Config
+from redqueen.config import Config, EvolutionSettings
 from redqueen.engine.policy import MemberPolicy
 from redqueen.method.advantages import advantages
 from redqueen.method.evolution import rate, replace_weakest, score_held_out, standings_of, update_hall_of_fame
@@ -141,10 +141,11 @@ def play_step(
     # Held-out scores must be there before the ranking, and champions are copied before the births, which may remove
     # the original.
     with phases.phase("evolve"):
-        held_out = score_held_out(population, state.held_out, step, config)
+        settings = EvolutionSettings.of(config)
+        held_out = score_held_out(population, state.held_out, step, settings)
         standings = standings_of(population, config.league)
-        champions = update_hall_of_fame(population, state.policy, step, config)
-        births = replace_weakest(population, state.policy, step, config)
+        champions = update_hall_of_fame(population, state.policy, step, settings)
+        births = replace_weakest(population, state.policy, step, settings)
     return StepOutcome(
         played=played,
         games=games,
@@ -183,9 +184,12 @@ def _learn(
     """Updates each member once, on this step's rollouts alone. Returns also what was sampled for the next step."""
     # Champions play, but are not trained.
     living = [graded for graded in played.graded() if graded.rollout.member in state.population.members]
-    samples = advantages(living, state.config)
+    config = state.config
+    samples = advantages(living, config)
+    changes = config.evolution.enabled or config.league.hall_of_fame
+    round_follows = bool(changes) and is_evolution_step(step, config.evolution)
     # Where members come or go at the end of the step, the next one cannot be sampled before that.
-    if not state.config.learning.max_staleness or _is_last_before_a_change(state.config, step):
+    if not config.learning.max_staleness or round_follows or step == config.run.steps:
         # The rollouts were sampled from the weights that are updated here, and nothing changes these in between.
         with phases.phase("learn"):
             return state.policy.update(samples, phases.progress), None
@@ -194,12 +198,6 @@ def _learn(
     ahead = sample_step(state, step + 1)
     with phases.phase("learn"):
         return finish(), ahead
-
-
-def _is_last_before_a_change(config: Config, step: int) -> bool:
-    changes = config.evolution.enabled or config.league.hall_of_fame
-    round_follows = bool(changes) and is_evolution_step(step, config.evolution)
-    return round_follows or step == config.run.steps
 
 
 def _matches(state: Coevolution, step: int) -> list[Match]:

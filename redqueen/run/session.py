@@ -12,13 +12,23 @@ import sqlite3
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 
 import transformers
 
 from redqueen import extras
 from redqueen.base.machine import cache_root
-from redqueen.config import BUNDLED, Config, ModelConfig
+from redqueen.config import (
+    BUNDLED,
+    Config,
+    EvalsConfig,
+    GameConfig,
+    LeagueConfig,
+    ModelConfig,
+    PlaySettings,
+    SamplingConfig,
+)
 from redqueen.engine.adapters.start import other_base
 from redqueen.engine.memory import fit as memory
 from redqueen.engine.memory.machine import check_engine, longest_text, this_machine
@@ -39,13 +49,13 @@ from redqueen.run.recording.environment import environment, session
 from redqueen.run.recording.measures import Spread
 from redqueen.run.recording.metrics import check_own
 from redqueen.run.recording.now import NowRecorder
-from redqueen.run.recording.recorder import Recorder
+from redqueen.run.recording.recorder import Recorder, Session
 from redqueen.run.recording.tracker import check_trackers, open_recorders, open_trackers
-from redqueen.run.trainer import Trainer, capacity
+from redqueen.run.trainer import Trainer
 from redqueen.store import checkpoint
 from redqueen.store.archive.reader import damaged_archive, is_damage
 from redqueen.store.dataset.files import fixed_tasks
-from redqueen.store.directory import RunDirectory, RunError
+from redqueen.store.directory import FITTED, RunDirectory, RunError
 from redqueen.store.resuming import check_records, how_to_resume
 
 
@@ -76,7 +86,7 @@ def open_players(config: Config, own: Verifier | None, warn: Callable[[str], Non
         nullcontext(own) if own is not None else LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed)
     )
     with judge as verifier:
-        policy = open_policy(base, config.model, capacity(config), config.sampling, config.learning)
+        policy = open_policy(base, config.model, config.capacity, config.sampling, config.learning)
         yield Players(policy=policy, base=facts_of(base), verifier=verifier)
 
 
@@ -123,8 +133,8 @@ def start(config: Config, directory: RunDirectory, attached: Callbacks) -> None:
     directory.claim()
     try:
         check(config)
-        check_tasks(config)
-        fitted = fit(config, capacity(config), attached.listener)
+        check_tasks(config.game, config.evals, config.league)
+        fitted = fit(config, config.capacity, attached.listener)
         _train(config, fitted, directory, None, attached)
     finally:
         # A start that failed leaves nothing behind, which the next one would refuse to write into.
@@ -151,7 +161,7 @@ def resume(config: Config, directory: RunDirectory, attached: Callbacks, given: 
         before: list[str] = []
         if "model.device" not in given:
             before = [f"{key}={value}" for key, value in directory.fitted().items() if key not in given]
-        fitted = fit(config.override(before), capacity(config), attached.listener)
+        fitted = fit(config.override(before), config.capacity, attached.listener)
         _train(config, fitted, directory, saved, attached)
     finally:
         directory.unlock()
@@ -163,34 +173,37 @@ def check(config: Config) -> None:
     check_advantage(config)
     check_trackers(config.run.trackers)
     check_own(config.run.metrics)
-    check_engine(config)
+    check_engine(config.model, config.sampling, config.learning, config.cluster)
 
 
-def check_tasks(config: Config) -> None:
+def check_tasks(game: GameConfig, evals: EvalsConfig, league: LeagueConfig) -> None:
     """Raises UserError for tasks that cannot be read: a file, a generator or a benchmark that is not there."""
-    seeds_of(config.game)
-    if config.game.tasks is not None:
-        fixed_tasks(Path(config.game.tasks))
-    check_held_out(config.game, config.league)
-    check_benchmarks(config.evals)
+    seeds_of(game)
+    if game.tasks is not None:
+        fixed_tasks(Path(game.tasks))
+    check_held_out(game, league)
+    check_benchmarks(evals)
 
 
-def warnings_about(config: Config) -> list[str]:
-    """Returns one line for each setting that is allowed and that a person may not mean."""
+def warnings_about(sampling: SamplingConfig, game: GameConfig, init: str, base: str) -> list[str]:
+    """Returns one line for each setting that is allowed and that a person may not mean.
+
+    `init` is the adapter that members start from, `base` the name of the model.
+    """
     warnings: list[str] = []
-    if config.sampling.truncates:
+    if sampling.truncates:
         warnings.append(
             "warning: with sampling.top_p below 1 or sampling.top_k above 0 members sample from fewer tokens than the "
             "learner's gradient is computed for: they learn off-policy (docs/ALGORITHM.md)"
         )
-    warnings += [line] if (line := start_of_another_base(config.population.init, config.model.name)) else []
+    warnings += [line] if (line := start_of_another_base(init, base)) else []
     # No shipped seed is reserved.
-    if config.game.seeds is not None:
-        drafts = seeds_of(config.game)
+    if game.seeds is not None:
+        drafts = seeds_of(game)
         reserved = sum(is_reserved(draft.program) for draft in drafts)
         if reserved:
             warnings.append(
-                f"warning: {reserved} of {len(drafts)} programs of {config.game.seeds} are similar to held-out ones, "
+                f"warning: {reserved} of {len(drafts)} programs of {game.seeds} are similar to held-out ones, "
                 "up to names and constants: they are left out"
             )
     return warnings
@@ -215,7 +228,7 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     machine = this_machine(config.model)
     shell = read_config(config.model.name)
     check_quantized(config.model, shell.to_dict())
-    lengths = prompt_lengths(config, token_counter(config.model))
+    lengths = prompt_lengths(PlaySettings.of(config), token_counter(config.model))
     # Only our own forward pass has no masks of sliding windows.
     window = getattr(shell, "sliding_window", None) if shell.model_type in FAMILIES else None
     if line := _beyond_window(longest_text(config.sampling, lengths), window or 0):
@@ -263,9 +276,11 @@ def _train(
     `fitted` is what runs: `config`, made smaller as free memory asks for it. An error of the disk becomes a line that
     says how to go on.
     """
-    for line in warnings_about(config):
+    for line in warnings_about(config.sampling, config.game, config.population.init, config.model.name):
         attached.listener.warning(line)
     attached.listener.opening(fitted, directory)
+    # A resumed run takes the same values if they fit: other ones round differently.
+    taken = {key: attrgetter(key)(fitted) for key in FITTED}
     with (
         directory.stop_kept(),
         _writing(directory),
@@ -275,7 +290,7 @@ def _train(
             # Weights in another number format are other weights. On another processor auto may choose another one,
             # where the run could neither be resumed nor evaluated.
             config = config.override([f"model.dtype={players.base.dtype}"])
-            made = environment(fitted, players.base, attached.command, players.verifier.tier)
+            made = environment(taken, fitted.run.metrics, players.base, attached.command, players.verifier.tier)
             directory.create(config, made)
         trainer = Trainer(fitted, players.policy, players.base, players.verifier, directory, spread=players.spread)
         with closing(trainer):
@@ -285,9 +300,10 @@ def _train(
                 trainer.restore(saved)
                 attached.listener.note(f"resuming at step {trainer.played + 1} of {config.run.steps}")
                 directory.set_config(config)
-                directory.add_session(session(fitted, attached.command, players.verifier.tier))
+                directory.add_session(session(taken, attached.command, players.verifier.tier))
             attached.listener.training()
-            with _watched(config, directory, trainer.played + 1, attached) as watchers:
+            opened = Session(directory=directory, config=config, first=trainer.played + 1, say=attached.listener.note)
+            with _watched(opened, attached.recorders) as watchers:
                 trainer.watchers = watchers
                 trainer.run()
 
@@ -326,15 +342,12 @@ def _begin(trainer: Trainer, listener: Listener) -> None:
 
 
 @contextmanager
-def _watched(
-    config: Config, directory: RunDirectory, first: int, attached: Callbacks
-) -> Generator[tuple[Recorder, ...]]:
+def _watched(opened: Session, attached: Sequence[Recorder]) -> Generator[tuple[Recorder, ...]]:
     """Opens the recorders and trackers that the configuration names, and closes all recorders in the end."""
-    say = attached.listener.note
-    own = open_recorders(config, directory, first, say)
+    own = open_recorders(opened)
     # A library may ask for a login, so trackers are opened before the first event, which starts a live view.
-    trackers = open_trackers(config, directory, first, say)
-    watchers = (*attached.recorders, NowRecorder(directory), *own, *trackers)
+    trackers = open_trackers(opened)
+    watchers = (*attached, NowRecorder(opened.directory), *own, *trackers)
     with ExitStack() as stack:
         # The first is closed first: a live view must have ended before a tracker's library prints its last lines.
         for recorder in reversed(watchers):

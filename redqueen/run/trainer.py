@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from redqueen.config import Config, PopulationConfig
+from redqueen.config import Config, PlaySettings, PopulationConfig
 from redqueen.engine.adapters.factors import generator, perturb
 from redqueen.engine.adapters.start import starting_adapter
 from redqueen.engine.model.base import BaseFacts
@@ -68,7 +68,8 @@ class Trainer:
         self.base = base
         self.directory = directory
         self.policy = policy
-        self.self_play = SelfPlay(config, self.policy, verifier)
+        settings = PlaySettings.of(config)
+        self.self_play = SelfPlay(settings, self.policy, verifier)
         self.state = Coevolution(
             config=config,
             policy=policy,
@@ -80,7 +81,9 @@ class Trainer:
         )
         self.evaluation: TrainingEvaluation | None = None
         if config.evals.every:
-            self.evaluation = TrainingEvaluation(config, self.policy, verifier, base.fingerprint)
+            self.evaluation = TrainingEvaluation(
+                config.evals, config.league, settings, self.policy, verifier, base.fingerprint
+            )
         self.start_answers: tuple[HeldOutAnswer, ...] = ()
         self.own_held_out: tuple[Task, ...] = ()
         self.archive = ArchiveRecorder(directory.archive)
@@ -168,11 +171,15 @@ class Trainer:
         # What is not measured is not held out either.
         share = self.config.evals.own if self.config.evals.every else 0.0
         play = self.self_play
-        planted = plant_seeds(play, share) if fixed is None else plant_tasks(play, fixed, share)
+        alone = not self.config.population.teachers
+        planted = plant_seeds(play, share, students_alone=alone) if fixed is None else plant_tasks(play, fixed, share)
         self._test_on(planted.held_out)
         # All members start near one adapter. The noise tells them apart: two equal adapters would give the same answers
         # to the same prompts, since at one task all members draw the same random numbers.
-        start = starting_adapter(self.config, self.policy.shapes())
+        config = self.config
+        start = starting_adapter(
+            config.population.init, config.model, config.game.kinds, config.run.seed, self.policy.shapes()
+        )
         if self.evaluation is not None:
             self.policy.join(START, start, trained=False)
             self.start_answers = tuple(self.evaluation.answers([START], progress))
@@ -254,10 +261,9 @@ class Trainer:
     def held_out(self) -> HeldOutEvaluation:
         """The held-out tasks that students are selected by, drawn when they are first needed."""
         # Most runs do not use them, and preparing them runs their programs in the sandbox.
-        play = self.self_play
         count = self.config.league.held_out_tasks
         kinds = held_out_kinds(self.config.game.kinds)
-        return run_evaluation(self.config, "selection", kinds, count, play.prompts, play.sampler, play.verifier)
+        return run_evaluation(self.self_play, "selection", kinds, count)
 
 
 class _Observed:
@@ -287,10 +293,3 @@ def _first_roles(population: PopulationConfig) -> list[AnyRole]:
     teachers: list[AnyRole] = ["teacher"] * population.teachers
     students: list[AnyRole] = ["student"] * population.students
     return teachers + students
-
-
-def capacity(config: Config) -> int:
-    """Returns how many adapters a run holds at most: the living and the champions of both roles."""
-    population = config.population
-    living = 1 if population.single_agent else population.teachers + population.students
-    return living + 2 * config.league.hall_of_fame

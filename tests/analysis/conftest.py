@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.analysis.replay import Replay, build_replay
+from redqueen.analysis.replay import Replay
+from redqueen.config import PlaySettings
 from redqueen.engine.model.base import load
+from redqueen.engine.policy import open_policy
+from redqueen.method.self_play import SelfPlay
 from redqueen.method.task_bank import Entry
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Pair, Task
@@ -40,7 +43,8 @@ def toy_replay(played: Path, verifier: LocalVerifier) -> Iterator[Callable[..., 
 
     def make(slots: int, **changes: object) -> Replay:
         config = RunDirectory(played).config().override([f"{key}={value}" for key, value in changes.items()])
-        made = build_replay(config, load(config.model), verifier, slots)
+        policy = open_policy(load(config.model), config.model, slots, config.sampling, config.learning)
+        made = Replay(config, policy, SelfPlay(PlaySettings.of(config), policy, verifier))
         toy.install(made.self_play)
         made.self_play.task_bank.restore(
             [
@@ -63,7 +67,7 @@ def toy_replay(played: Path, verifier: LocalVerifier) -> Iterator[Callable[..., 
 
     yield make
     for made in replays:
-        made.close()
+        made.policy.close()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.config import ConfigError
+from redqueen.config import Config, ConfigError
 from redqueen.config.recipes import configure, recipe_for
 from redqueen.run.session import warnings_about
 from redqueen.store.directory import RunDirectory
@@ -97,18 +97,22 @@ def test_a_model_of_unknown_size_asks_for_a_recipe() -> None:
         recipe_for("openai-community/gpt2")
 
 
+def warned(config: Config) -> list[str]:
+    return warnings_about(config.sampling, config.game, config.population.init, config.model.name)
+
+
 @pytest.mark.parametrize("override", ["sampling.top_p=0.9", "sampling.top_k=40"])
 def test_a_run_warns_that_truncated_sampling_is_off_policy(override: str) -> None:
-    (line,) = warnings_about(configure([override]))
+    (line,) = warned(configure([override]))
     assert "off-policy" in line
-    assert warnings_about(configure([])) == []
+    assert warned(configure([])) == []
 
 
 def test_seeds_that_are_left_out_are_counted(tmp_path: Path) -> None:
     file = tmp_path / "own.txt"
     drafts = [reserved()[0], seeds()[0]]
     file.write_text("\n\n".join(f"# {draft.message}\n{draft.program}\nf({draft.inputs[0]})" for draft in drafts))
-    (line,) = warnings_about(configure([f"game.seeds={file}"]))
+    (line,) = warned(configure([f"game.seeds={file}"]))
     assert f"warning: 1 of 2 programs of {file} are similar to held-out ones" in line
 
 

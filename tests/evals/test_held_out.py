@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.config import Config, ConfigError
+from redqueen.config import Config, ConfigError, PlaySettings
 from redqueen.evals.held_out import HeldOutEvaluation, check_held_out, run_evaluation
-from redqueen.method.prompts import prompts
 from redqueen.method.rewards import scores
 from redqueen.method.seeds import is_reserved
+from redqueen.method.self_play import SelfPlay
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request, Verdict
 from redqueen.tasks.python import NAMES
@@ -49,8 +49,8 @@ class Book:
 
 def probe(book: Book, verifier: LocalVerifier, **changes: object) -> HeldOutEvaluation:
     config = Config().override([f"{k}={v}" for k, v in changes.items()])
-    formats = prompts(config.model.prompts, config.game)
-    made = run_evaluation(config, "selection", config.game.kinds, 9, formats, book, verifier)
+    play = SelfPlay(PlaySettings.of(config), book, verifier)
+    made = run_evaluation(play, "selection", config.game.kinds, 9)
     for task in made.tasks:
         book.answers[made.prompts.attempt(task, made.examples[task.kind]).text] = made.prompts.write_attempt(task)
     return made

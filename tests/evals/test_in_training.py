@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from redqueen.config import Config
+from redqueen.config import Config, PlaySettings
 from redqueen.errors import UserError
 from redqueen.evals.answers import START, HeldOutAnswer, differences, judged
 from redqueen.evals.in_training import TrainingEvaluation, checksum, load_held_out
@@ -78,12 +78,16 @@ class Nobody:
         raise AssertionError("nothing is sampled here")
 
 
+def opened(config: Config, verifier: LocalVerifier) -> TrainingEvaluation:
+    return TrainingEvaluation(config.evals, config.league, PlaySettings.of(config), Nobody(), verifier, "base")
+
+
 @pytest.mark.parametrize(("fitness", "tasks"), [("lcb", 140), ("held_out", 70)])
 def test_the_half_that_students_are_selected_by_is_not_held_out(
     fitness: str, tasks: int, verifier: LocalVerifier
 ) -> None:
     settings = ["game.kinds=code_o", "evals.limit=999", f"league.student_fitness={fitness}"]
-    evaluation = TrainingEvaluation(Config().override(settings), Nobody(), verifier, "base")
+    evaluation = opened(Config().override(settings), verifier)
     (loaded,) = evaluation.loaded
     assert len(loaded.problems) == tasks
     evaluation.close()
@@ -91,7 +95,8 @@ def test_the_half_that_students_are_selected_by_is_not_held_out(
 
 def test_the_order_of_the_kinds_does_not_decide_what_is_asked(verifier: LocalVerifier) -> None:
     def asked(kinds: str, limit: int = 6) -> tuple[list[str], str]:
-        loaded = load_held_out(Config().override([f"game.kinds={kinds}", f"evals.limit={limit}"]), verifier)
+        config = Config().override([f"game.kinds={kinds}", f"evals.limit={limit}"])
+        loaded = load_held_out(config.evals, config.league, PlaySettings.of(config), verifier)
         return [problem.id for problem in loaded[0].problems], checksum(loaded)
 
     assert asked("code_o,code_i") == asked("code_i,code_o")
@@ -108,7 +113,7 @@ def test_answers_are_sampled_as_in_the_game(verifier: LocalVerifier) -> None:
         "sampling.top_k=20",
     ]
     config = Config().override(settings)
-    evaluation = TrainingEvaluation(config, Nobody(), verifier, "base")
+    evaluation = opened(config, verifier)
     benchmark = evaluation.loaded[0].benchmark
     assert evaluation.plan.sampling(benchmark) == config.sampling.params(benchmark.max_tokens)
     evaluation.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.config import Config, ModelConfig
+from redqueen.config import Config, ModelConfig, PlaySettings
 from redqueen.engine.adapters.factors import fresh, generator, perturb
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.base import Base, load
@@ -63,7 +63,7 @@ def benchmarks(config: Config, verifier: LocalVerifier, tmp_path_factory: pytest
     """CRUXEval-O of three rows, which needs no process of its own, and six reserved tasks."""
     folder = tmp_path_factory.mktemp("data")
     rows.write(folder / "cruxeval.jsonl", rows.CRUXEVAL)
-    return load_benchmarks(("cruxeval-o", "reserved"), config, verifier, folder, 6)
+    return load_benchmarks(("cruxeval-o", "reserved"), PlaySettings.of(config), verifier, folder, 6)
 
 
 def entrant(base: Base, config: Config, rank: int, alpha: float, seed: int = 0) -> Entrant:

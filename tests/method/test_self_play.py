@@ -12,7 +12,7 @@ import pytest
 
 from redqueen.base.futures import finished
 from redqueen.base.request_stream import Follow
-from redqueen.config import Config, GameConfig, SandboxConfig
+from redqueen.config import Config, GameConfig, PlaySettings, SandboxConfig
 from redqueen.errors import UserError
 from redqueen.method.judging import ask
 from redqueen.method.matchmaking import Match
@@ -81,7 +81,7 @@ class CountingPrompts(toy.ToyPrompts):
 
 def self_play(texts: str, verifier: LocalVerifier, **game: object) -> SelfPlay:
     config = Config(game=GameConfig(kinds=("code_o",), proposals=2, attempts=3, references=0).model_copy(update=game))
-    made = SelfPlay(config, Writer(texts), verifier)
+    made = SelfPlay(PlaySettings.of(config), Writer(texts), verifier)
     made.prompts = CountingPrompts()
     return made
 
@@ -271,7 +271,7 @@ def test_a_step_is_a_tree_with_rewards_on_its_leaves(verifier: LocalVerifier) ->
     # The first proposal of each match is valid, the second cannot be read; "b" solves its task, "c" does not.
     play = self_play("bc", verifier)
     proposed, attempted = play.play(3, MATCHES, silent, nothing)
-    step = score_step(3, MATCHES, proposed, attempted, play.task_bank, play.config.game)
+    step = score_step(3, MATCHES, proposed, attempted, play.task_bank, play.game)
     assert [played.match for played in step.matches] == MATCHES
     for played in step.matches:
         valid, unread = played.proposals
@@ -282,7 +282,7 @@ def test_a_step_is_a_tree_with_rewards_on_its_leaves(verifier: LocalVerifier) ->
         verdicts = [attempt.attempted.verdict for attempt in valid.attempts]
         assert len(verdicts) == 3
         assert valid.solve_rate == solve_rate(verdicts)
-        assert valid.reward == teacher_reward(valid.proposed, valid.solve_rate, valid.novel, play.config.game)
+        assert valid.reward == teacher_reward(valid.proposed, valid.solve_rate, valid.novel, play.game)
         assert {a.attempted.rollout.member for a in valid.attempts} == {played.match.student}
         for attempt in valid.attempts:
             assert attempt.reward == (1.0 if attempt.attempted.verdict.status == "correct" else -0.5)
@@ -296,7 +296,7 @@ def test_a_step_is_a_tree_with_rewards_on_its_leaves(verifier: LocalVerifier) ->
 def test_what_the_machine_lost_is_not_paid(verifier: LocalVerifier) -> None:
     play = self_play("b", verifier)
     proposed, _ = play.play(3, MATCHES[:1], silent, nothing)
-    assert score_step(3, MATCHES[:1], proposed, [], play.task_bank, play.config.game).graded() == []
+    assert score_step(3, MATCHES[:1], proposed, [], play.task_bank, play.game).graded() == []
 
 
 def test_a_task_that_does_not_repeat_its_output_is_withdrawn(verifier: LocalVerifier) -> None:
@@ -309,7 +309,7 @@ def test_a_task_that_does_not_repeat_its_output_is_withdrawn(verifier: LocalVeri
     attempted = [*play.attempt([(first.student, unstable)], 3), *attempted[3:]]
     # One attempt is lost to the machine, which stays what it was.
     attempted[1] = replace(attempted[1], verdict=Verdict("infra_error"))
-    step = score_step(3, MATCHES, proposed, attempted, play.task_bank, play.config.game)
+    step = score_step(3, MATCHES, proposed, attempted, play.task_bank, play.game)
     withdrawn = step.proposals[0]
     assert (withdrawn.proposed.verdict.status, withdrawn.proposed.task) == ("nondeterministic", None)
     assert withdrawn.proposed.verdict.detail == "while it was played: the recorded input now gives another output"
@@ -328,6 +328,6 @@ def test_attempts_at_a_withdrawn_task_say_what_they_were_judged_before(verifier:
     play = self_play("b", verifier, kinds=("code_i",))
     proposed, attempted = play.play(3, MATCHES[:1], silent, nothing)
     broken = replace(attempted[2], verdict=Verdict("nondeterministic", detail="two outputs"))
-    step = score_step(3, MATCHES[:1], proposed, [*attempted[:2], broken], play.task_bank, play.config.game)
+    step = score_step(3, MATCHES[:1], proposed, [*attempted[:2], broken], play.task_bank, play.game)
     details = [attempt.attempted.verdict.detail for attempt in step.proposals[0].attempts]
     assert details == ["the task was withdrawn; judged correct before"] * 2 + ["two outputs"]

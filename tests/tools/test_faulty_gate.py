@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from redqueen import plugins
-from redqueen.config import Config, ConfigError
+from redqueen.config import Config, ConfigError, PlaySettings
 from redqueen.errors import UserError
+from redqueen.evals.benchmarks.benchmark import ProblemSet
 from redqueen.evals.held_out import check_held_out, most_tasks
 from redqueen.evals.in_training import load_held_out
 from redqueen.extras.expr.modes import EXPR
@@ -68,9 +69,13 @@ def test_seeds_and_held_out_tasks_stay_right(verifier: LocalVerifier) -> None:
     assert find("expr_o_wrong30").language is EXPR
 
 
+def asked(config: Config, verifier: LocalVerifier) -> ProblemSet:
+    return load_held_out(config.evals, config.league, PlaySettings.of(config), verifier)[0]
+
+
 def test_students_are_tested_on_the_tasks_of_the_kinds_without_the_fault(verifier: LocalVerifier) -> None:
     faulty, right = (
-        load_held_out(Config().override([f"game.kinds={kinds}", "evals.limit=6"]), verifier)[0]
+        asked(Config().override([f"game.kinds={kinds}", "evals.limit=6"]), verifier)
         for kinds in ("expr_o_wrong30,expr_i_wrong30", "expr_o,expr_i")
     )
     assert faulty.sha256 == right.sha256

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from redqueen.assets import warm_start
-from redqueen.config import BUNDLED, Config
+from redqueen.config import BUNDLED, ModelConfig
 from redqueen.engine.adapters.factors import Factors, fresh, generator
 from redqueen.engine.adapters.peft_files import CONFIG, load_adapter, refit
 from redqueen.errors import AdapterError
+from redqueen.records import Kind
 
 # A model of the Hub's cache lies in .../models--OWNER--NAME/snapshots/COMMIT.
 _CACHED = "models--"
@@ -52,15 +53,16 @@ def _last_part(name: str) -> str:
     return BUNDLED if _CONVERTED.fullmatch(last) else last.casefold()
 
 
-def starting_adapter(config: Config, shapes: Mapping[str, tuple[int, int]]) -> dict[str, Factors]:
+def starting_adapter(
+    init: str, model: ModelConfig, kinds: Sequence[Kind], seed: int, shapes: Mapping[str, tuple[int, int]]
+) -> dict[str, Factors]:
     """Returns the adapter that all members start near.
 
-    `shapes` are the base's (inputs, outputs) by the name of a module. Raises AdapterError if the adapter does not fit.
+    `init` is `population.init`, which is "auto", "fresh" or a PEFT folder; `shapes` are the base's (inputs, outputs) by
+    the name of a module. Raises AdapterError if the adapter does not fit.
     """
-    model = config.model
-    noise = generator(config.run.seed, "fresh")
-    init = config.population.init
-    folder = warm_start(config) if init == "auto" else Path(init)
+    noise = generator(seed, "fresh")
+    folder = warm_start(model, kinds) if init == "auto" else Path(init)
     if init == "fresh" or folder is None:
         return fresh(shapes, model.rank, noise)
     adapter, alpha = load_adapter(folder)

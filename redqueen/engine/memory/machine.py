@@ -13,6 +13,7 @@ from redqueen import extras
 from redqueen.base.machine import free_memory
 from redqueen.base.optional import is_installed, missing
 from redqueen.config import (
+    ClusterConfig,
     Config,
     ConfigError,
     GameConfig,
@@ -41,22 +42,24 @@ def largest_rank(rank: int) -> int:
     return next(step for step in _RANKS if step >= rank)
 
 
-def check_engine(config: Config) -> None:
+def check_engine(
+    model: ModelConfig, sampling: SamplingConfig, learning: LearningConfig, cluster: ClusterConfig
+) -> None:
     """Raises MissingLibraryError, before anything is loaded, if the engine's library is not installed.
 
     Raises ConfigError if a step shall be sampled while another one learns, and one process does both.
     """
-    if config.learning.max_staleness and config.sampling.engine != "vllm" and not config.cluster.address:
+    if learning.max_staleness and sampling.engine != "vllm" and not cluster.address:
         raise ConfigError(
             "learning.max_staleness=1 needs something that samples while this process learns: sampling.engine=vllm, or "
             "--ray (docs/SCALING.md)"
         )
-    if config.sampling.engine == "vllm" and config.model.quantize != "off":
+    if sampling.engine == "vllm" and model.quantize != "off":
         raise ConfigError(
-            f"vLLM would sample from a base that is not quantised by model.quantize={config.model.quantize}: use "
+            f"vLLM would sample from a base that is not quantised by model.quantize={model.quantize}: use "
             "sampling.engine=embedded"
         )
-    if config.sampling.engine == "vllm":
+    if sampling.engine == "vllm":
         extras.require("sampler", "vllm")
         if not is_installed("vllm"):
             raise missing("vllm", "vllm", "sampling.engine=vllm")

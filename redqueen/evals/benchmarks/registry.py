@@ -17,7 +17,7 @@ from typing import cast
 from redqueen import extras, plugins
 from redqueen.base.machine import cache_root
 from redqueen.base.optional import require
-from redqueen.config import Config, EvalsConfig
+from redqueen.config import EvalsConfig, PlaySettings
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks import reserved
 from redqueen.evals.benchmarks.benchmark import Benchmark, ProblemSet, Row, Source
@@ -281,7 +281,7 @@ def check_benchmarks(config: EvalsConfig) -> None:
 
 def load_benchmarks(
     names: Iterable[str],
-    config: Config,
+    settings: PlaySettings,
     verifier: Verifier,
     folder: Path | None,
     limit: int | None,
@@ -296,13 +296,12 @@ def load_benchmarks(
     """
     loaded: list[ProblemSet] = []
     missing: list[MissingDataError] = []
-    posed = (config.model.prompts, config.game, reserved.answer_tokens(config.sampling), verifier, limit)
     for name in names:
         try:
             if name == reserved.NAME:
-                loaded.append(reserved.load_reserved(*posed, kinds, half))
+                loaded.append(reserved.load_reserved(settings, verifier, limit, kinds, half))
             elif is_made(name):
-                loaded.append(reserved.load_reserved(*posed, (name,), half, name))
+                loaded.append(reserved.load_reserved(settings, verifier, limit, (name,), half, name))
             else:
                 loaded.append(load(named(name), folder, limit))
         except MissingDataError as error:

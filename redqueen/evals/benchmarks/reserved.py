@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 
 from redqueen import __version__
-from redqueen.config import GameConfig, SamplingConfig
+from redqueen.config import PlaySettings, SamplingConfig
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, ProblemSet, Row, Source, form_of
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.grader import game as game_grader
@@ -31,9 +31,7 @@ def answer_tokens(sampling: SamplingConfig) -> int:
 
 
 def load_reserved(
-    template: str,
-    game: GameConfig,
-    max_tokens: int,
+    settings: PlaySettings,
     verifier: Verifier,
     limit: int | None,
     kinds: Sequence[Kind] | None = None,
@@ -44,35 +42,27 @@ def load_reserved(
 
     Without `kinds` they are all those of the game's languages. `name` is what they are called in tables.
 
-    They are posed in `template`, the run's own prompts, whatever that of the others is, and answered in at most
-    `max_tokens`.
+    They are posed in the run's own prompts, whatever the template of the others is.
 
     Raises UserError if a program fails in the sandbox.
     """
     if kinds is None:
-        kinds = names_of_languages(game.kinds)
+        kinds = names_of_languages(settings.game.kinds)
     every = most_tasks(half, kinds)
     tasks = reserved_tasks(half, kinds, min(limit or every, every), SEED, verifier)
     origin = f"redqueen {__version__}, half {half}" if half else f"redqueen {__version__}, both halves"
-    examples = worked_examples(kinds, game.shots, SEED, verifier)
-    return posed_by_run(name, tasks, template, game, max_tokens, examples, every, origin)
+    examples = worked_examples(kinds, settings.game.shots, SEED, verifier)
+    return posed_by_run(settings, name, tasks, examples, every, origin)
 
 
 def posed_by_run(
-    name: str,
-    tasks: Sequence[Task],
-    template: str,
-    game: GameConfig,
-    max_tokens: int,
-    examples: Examples,
-    available: int,
-    origin: str,
+    settings: PlaySettings, name: str, tasks: Sequence[Task], examples: Examples, available: int, origin: str
 ) -> ProblemSet:
     """Returns tasks of the game as a benchmark that is posed in the run's own prompts.
 
     `available` is how many there were before some of them were chosen, `origin` where they came from.
     """
-    formats = prompts(template, game)
+    formats = prompts(settings.prompts, settings.game)
 
     def problem(row: Row) -> Problem:
         task: Task = row["task"]
@@ -93,8 +83,8 @@ def posed_by_run(
         problem=problem,
         pose=pose,
         read=read,
-        standard=form_of(template),
-        max_tokens=max_tokens,
+        standard=form_of(settings.prompts),
+        max_tokens=answer_tokens(settings.sampling),
         grader=game_grader,
         cut_off_is_malformed=True,
     )

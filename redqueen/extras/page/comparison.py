@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from operator import attrgetter
 from typing import Any
 
 from redqueen.analysis.compare.arms import Arm, ComparedRun, runs_of
 from redqueen.analysis.compare.charts import KEY, Chart, answering, charts, gain_charts
 from redqueen.analysis.compare.summary import BUDGET_HEAD, Quantity, budget, budget_rows, quantity_rows, run_row
 from redqueen.config import Config
-from redqueen.config.keys import keys
+from redqueen.config.keys import as_text, keys
 from redqueen.errors import UserError
 from redqueen.extras.page.headline import better, health
 from redqueen.extras.page.inline import document, table
 from redqueen.extras.page.live_run import Folder, LiveRun
 from redqueen.extras.page.overview import QUESTIONS, question_of
-from redqueen.extras.page.state import setting_of
 from redqueen.run.recording.metrics import panels
 from redqueen.store.files import damage_of
 
@@ -92,7 +92,7 @@ def _differ(configs: Sequence[Config]) -> list[dict[str, Any]]:
     """Returns the settings that are not the same in all runs."""
     rows: list[dict[str, Any]] = []
     for key in ("recipe", *keys(Config)):
-        values = [setting_of(config, key) for config in configs]
+        values = [as_text(attrgetter(key)(config)) for config in configs]
         if len(set(values)) > 1:
             rows.append({"key": key, "values": values})
     return rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, Literal, cast
 
 from redqueen.config import Config, EvolutionConfig, PopulationConfig
@@ -164,8 +165,8 @@ def settings(run: LiveRun) -> dict[str, object]:
     named = _recipe(config.recipe)
     rows: list[dict[str, object]] = []
     for key in describe(Config):
-        value = setting_of(config, key.name)
-        by_recipe = None if named is None else setting_of(named, key.name)
+        value = as_text(attrgetter(key.name)(config))
+        by_recipe = None if named is None else as_text(attrgetter(key.name)(named))
         told = key.default if by_recipe is None else by_recipe
         rows.append(
             {
@@ -183,14 +184,6 @@ def settings(run: LiveRun) -> dict[str, object]:
         "settings": rows,
         "sessions": [_flat(session) for session in run.sessions() if session],
     }
-
-
-def setting_of(config: Config, key: str) -> str:
-    """Returns the value of `learning.lr` as it is written on the command line."""
-    value: Any = config
-    for name in key.split("."):
-        value = getattr(value, name)
-    return as_text(value)
 
 
 def _recipe(name: str) -> Config | None:

@@ -17,7 +17,6 @@ from typing import Any
 
 from torch import Tensor
 
-from redqueen.config import Config
 from redqueen.engine.adapters.factors import Adapter, Factors
 from redqueen.engine.model.base import BaseFacts
 from redqueen.engine.policy import MemberPolicy, OptimizerState
@@ -25,9 +24,9 @@ from redqueen.engine.work import Work
 from redqueen.engine.workers.pool import partition_by_cost
 from redqueen.errors import AdapterError
 from redqueen.extras.ray.ray_cluster import Cluster, LostError, Pending, first_ready, next_of, put
-from redqueen.extras.ray.replica import MemberState, UpdateResult, adapter_of, arrays_of, tensors_of
+from redqueen.extras.ray.replica import MemberState, ReplicaSettings, UpdateResult, adapter_of, arrays_of, tensors_of
 from redqueen.extras.ray.replicas import Replicas
-from redqueen.records import Completion, MemberUpdate, OnCompletion, Progress, Prompt, PromptLengths, Request, Sample
+from redqueen.records import Completion, MemberUpdate, OnCompletion, Progress, Prompt, Request, Sample
 
 _PROMPT_CHARACTERS = 16
 """A character of a prompt costs about this much less than a sampled token: four make a token, and a token of a prompt
@@ -37,17 +36,15 @@ costs a quarter of a sampled one."""
 class ClusterPolicy(MemberPolicy):
     """Holds the replicas, and knows where each member is trained."""
 
-    def __init__(
-        self, cluster: Cluster, config: Config, capacity: int, lengths: PromptLengths, report: Callable[[str], None]
-    ) -> None:
+    def __init__(self, cluster: Cluster, settings: ReplicaSettings, report: Callable[[str], None]) -> None:
         """Starts the replicas: `cluster.replicas`, or one for each GPU, or for each machine where there is none.
 
         `report` gets a line whenever a replica is lost or joins. Raises ClusterError if the replicas' bases differ.
         """
         super().__init__()
         self.cluster = cluster
-        self.replicas = Replicas(cluster, config, capacity, lengths, report)
-        self._free = list(range(capacity))
+        self.replicas = Replicas(cluster, settings, report)
+        self._free = list(range(settings.capacity))
         self._slots: dict[str, int] = {}
         self._begun: dict[int, Pending] = {}
         self._work = Work()

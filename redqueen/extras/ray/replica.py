@@ -59,6 +59,21 @@ class UpdateResult:
     version: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSettings:
+    """What every replica of a run is opened with."""
+
+    config: Config
+    capacity: int
+    """How many adapters there are at most."""
+    lengths: PromptLengths
+
+    @property
+    def alone(self) -> Config:
+        """The configuration of one replica, which has no worker processes."""
+        return self.config.override(["model.workers=1"])
+
+
 class Replica:
     """A policy with all members, of which it trains some."""
 
@@ -75,7 +90,7 @@ class Replica:
         # States of members that another replica trains: if it is lost, they can be trained from here on.
         self._kept: dict[str, MemberState] = {}
 
-    def open(self, config: Config, capacity: int, lengths: PromptLengths, sharing: int) -> BaseFacts:
+    def open(self, settings: ReplicaSettings, sharing: int) -> BaseFacts:
         """Loads the base, and makes batches as large as the memory allows that is free here.
 
         So many replicas are opened on this machine at once, this one included, and each takes its share.
@@ -83,13 +98,12 @@ class Replica:
         would come back from Ray as text.)
         """
         set_library_defaults()
-        alone = config.override(["model.workers=1"])
         try:
-            fitted = fitted_here(alone, lengths, capacity, sharing)
+            fitted = fitted_here(settings, sharing)
             self.base = load(fitted.model)
         except ModelError as error:
             raise ModelError(f"machine {socket.gethostname()}: {error}") from error
-        self.policy = open_policy(self.base, fitted.model, capacity, fitted.sampling, fitted.learning)
+        self.policy = open_policy(self.base, fitted.model, settings.capacity, fitted.sampling, fitted.learning)
         return facts_of(self.base)
 
     def close(self) -> None:
@@ -228,21 +242,18 @@ class Replica:
 
 
 def fitted_here(
-    config: Config,
-    lengths: PromptLengths,
-    capacity: int,
-    sharing: int,
-    look: Callable[[ModelConfig], Machine] = this_machine,
+    settings: ReplicaSettings, sharing: int, look: Callable[[ModelConfig], Machine] = this_machine
 ) -> Config:
     """Returns a configuration that fits into a replica's share of this machine. Raises ModelError if none does."""
+    config = settings.alone
     machine = look(config.model)
     if machine.on_gpu:
         try:
-            return fit(config, machine.shared(sharing), lengths, capacity).config
+            return fit(config, machine.shared(sharing), settings.lengths, settings.capacity).config
         except ModelError:
             # The GPU may still hold what a replica had that has just been killed.
             time.sleep(_LINGERS_S)
-    return fit(config, look(config.model).shared(sharing), lengths, capacity).config
+    return fit(config, look(config.model).shared(sharing), settings.lengths, settings.capacity).config
 
 
 def arrays_of(adapter: Adapter) -> dict[str, NDArray[Any]]:

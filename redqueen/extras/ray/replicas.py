@@ -8,14 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from redqueen.config import Config
 from redqueen.engine.memory.fit import least_memory
 from redqueen.engine.memory.machine import Demand, other_machine
 from redqueen.engine.model.base import BaseFacts
 from redqueen.errors import UserError
 from redqueen.extras.ray.ray_cluster import Actor, Cluster, ClusterError, LostError, Needs, Node, Pending
-from redqueen.extras.ray.replica import MemberState, Replica
-from redqueen.records import PromptLengths
+from redqueen.extras.ray.replica import MemberState, Replica, ReplicaSettings
 
 # Where replicas find room: what one needs of a machine, and how many a cluster can hold.
 
@@ -23,17 +21,17 @@ _PATIENCE = 60.0
 """Seconds after which a replica that has no machine yet is spoken of."""
 
 
-def needs_of(config: Config, lengths: PromptLengths, capacity: int, *, gpus: bool) -> Needs:
-    """Returns what a replica with `capacity` members takes of a machine, in a cluster with or without GPUs.
+def needs_of(settings: ReplicaSettings, *, gpus: bool) -> Needs:
+    """Returns what a replica takes of a machine, in a cluster with or without GPUs.
 
     Its batches are made to fit when it has a machine, so this is the least memory that it can do with.
     """
-    alone = config.override(["model.workers=1"])
+    alone = settings.alone
     machine = other_machine(alone.model, torch.device("cuda" if gpus else "cpu"))
     return Needs(
-        cpus=config.model.threads or 1,
+        cpus=alone.model.threads or 1,
         gpus=1 if gpus else 0,
-        memory=least_memory(Demand.of(alone, machine, lengths, capacity)),
+        memory=least_memory(Demand.of(alone, machine, settings.lengths, settings.capacity)),
     )
 
 
@@ -92,17 +90,16 @@ class Replicas:
     The heir of a replica is the next one; it keeps the states of the members that the replica trains.
     """
 
-    def __init__(
-        self, cluster: Cluster, config: Config, capacity: int, lengths: PromptLengths, report: Callable[[str], None]
-    ) -> None:
+    def __init__(self, cluster: Cluster, settings: ReplicaSettings, report: Callable[[str], None]) -> None:
         """Starts them. Raises ClusterError if there is no room for them, or if their bases differ."""
         self.cluster = cluster
         self.report = report
         nodes = cluster.nodes()
+        config = settings.config
         gpus = config.model.device != "cpu" and any(node.has.gpus for node in nodes)
-        self._needs = needs_of(config, lengths, capacity, gpus=gpus)
+        self._needs = needs_of(settings, gpus=gpus)
         self._wanted = count(nodes, self._needs, config.cluster.replicas, report)
-        self._arguments = (config, capacity, lengths)
+        self._settings = settings
         started = [cluster.start(Replica, needs=self._needs) for _ in range(self._wanted)]
         shares = sharing(started, self._needs, report)
         self.actors: dict[int, Actor] = dict(enumerate(started))
@@ -110,7 +107,7 @@ class Replicas:
         """The replica that trains each member, by the member's name."""
         self._recruit: tuple[Actor, Pending] | None = None
         pairs = zip(started, shares, strict=True)
-        self.facts = _agreed([actor.call("open", *self._arguments, share) for actor, share in pairs])
+        self.facts = _agreed([actor.call("open", self._settings, share) for actor, share in pairs])
 
     def add(self, member: MemberState, sent: Pending, *, trained: bool) -> None:
         """Gives a new member to every replica; `sent` is the same member where every machine can read it."""
@@ -223,7 +220,7 @@ class Replicas:
             # If the cluster has no room for it, it starts as soon as there is some.
             recruit = self.cluster.start(Replica, needs=self._needs)
             # What the others on its machine hold is no longer free, so it shares with nobody.
-            self._recruit = recruit, recruit.call("open", *self._arguments, 1)
+            self._recruit = recruit, recruit.call("open", self._settings, 1)
         actor, facts = self._recruit
         if not facts.ready:
             return

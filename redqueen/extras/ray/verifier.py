@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from redqueen.base.closing import Closing
 from redqueen.base.futures import finished
-from redqueen.config import Config, SandboxConfig
+from redqueen.config import SandboxConfig
 from redqueen.extras.ray.ray_cluster import Actor, Cluster, ClusterError, LostError
 from redqueen.jail import IsolationError
 from redqueen.method.verifier import LocalVerifier
@@ -88,10 +88,18 @@ _IN_FLIGHT = 2
 class ClusterVerifier(Closing):
     """Verifies on every machine of a cluster (see `redqueen.records.Verifier`)."""
 
-    def __init__(self, cluster: Cluster, config: Config, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        sandbox: SandboxConfig,
+        min_inputs: int,
+        seed: int,
+        plugins: Sequence[str],
+        report: Callable[[str], None],
+    ) -> None:
         """Starts a judge on each machine. Raises IsolationError, which names the machine, if one has no jail."""
         self.report = report
-        arguments = (config.sandbox, config.game.min_inputs, config.run.seed, config.plugins)
+        arguments = (sandbox, min_inputs, seed, plugins)
         self._judges = [cluster.start(Judge, node=node) for node in cluster.nodes()]
         opened = [judge.call("open", *arguments) for judge in self._judges]
         tiers: list[str] = [call.get() for call in opened]

@@ -12,7 +12,6 @@ from pathlib import Path
 from redqueen import __version__
 from redqueen.base.markup import plain
 from redqueen.cli.dataset_card import asked, left_out
-from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.members.base_names import about_base
 from redqueen.store.dataset.files import write_tasks
@@ -87,7 +86,7 @@ def _plain_name(name: str) -> str:
     return re.sub(r"[-_.]+", "_", name).lower()
 
 
-def write_package(folder: Path, name: str, config: Config, selected: TaskSelection, wanted: TaskFilter) -> None:
+def write_package(folder: Path, name: str, base: str, selected: TaskSelection, wanted: TaskFilter) -> None:
     """Writes the package `name` to `folder`. Raises OSError if it cannot be written."""
     code = folder / name
     code.mkdir(parents=True)
@@ -99,7 +98,7 @@ def write_package(folder: Path, name: str, config: Config, selected: TaskSelecti
     game.mkdir()
     (game / "__init__.py").write_text(_GAME.format(run=run, tasks=name), encoding="utf-8")
     (folder / "pyproject.toml").write_text(_project(name, selected), encoding="utf-8")
-    (folder / "README.md").write_text(_readme(name, config.model.name, selected, wanted), encoding="utf-8")
+    (folder / "README.md").write_text(_readme(name, base, selected, wanted), encoding="utf-8")
 
 
 _CODE = '''"""Tasks of the run {run}, as a taskset of verifiers."""

@@ -14,7 +14,7 @@ from itertools import pairwise, product
 
 from redqueen.analysis.replay import Replay, ranked_students
 from redqueen.base import streams
-from redqueen.config import Config
+from redqueen.config import EvolutionSettings
 from redqueen.engine.adapters.factors import Adapter
 from redqueen.method.rewards import solve_rate
 from redqueen.records import Kind, Task, Verdict
@@ -62,7 +62,9 @@ class Games:
     every attempt was lost to a fault of the machine."""
 
 
-def student_epochs(directory: RunDirectory, config: Config, epochs: int, students: int) -> list[StudentEpoch]:
+def student_epochs(
+    directory: RunDirectory, settings: EvolutionSettings, epochs: int, students: int
+) -> list[StudentEpoch]:
     """Returns at most `epochs` of the run's past, the first and the last among them, evenly spaced.
 
     An epoch is a checkpoint with the fittest `students` (all, if fewer live) or, where its checkpoint is gone, the
@@ -86,7 +88,7 @@ def student_epochs(directory: RunDirectory, config: Config, epochs: int, student
             chosen.append(champions[step])
             continue
         then = newest if step == newest.step else checkpoint.load(directory.checkpoints, step)
-        names = ranked_students(then, config)[:students]
+        names = ranked_students(then, settings)[:students]
         chosen.append(StudentEpoch(step, {name: then.adapters[name] for name in names}))
     return chosen
 

@@ -14,7 +14,7 @@ from typing import Literal, cast
 
 from redqueen.base import streams
 from redqueen.base.intervals import mean
-from redqueen.config import Config, ModelConfig, PopulationConfig
+from redqueen.config import ModelConfig, PlaySettings, PopulationConfig, SandboxConfig
 from redqueen.errors import UserError
 from redqueen.method.planting import plant_seeds
 from redqueen.method.seeds import AUTHOR
@@ -81,12 +81,12 @@ def curricula(sources: Sequence[Path]) -> list[Curriculum]:
     return found
 
 
-def seed_curriculum(config: Config) -> Curriculum:
-    """Returns the tasks that the seed programs make for a stranger of this configuration. Raises SeedError."""
-    with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
+def seed_curriculum(settings: PlaySettings, sandbox: SandboxConfig, *, students_alone: bool) -> Curriculum:
+    """Returns the tasks that the seed programs make for a stranger with these settings. Raises SeedError."""
+    with LocalVerifier(sandbox, settings.game.min_inputs) as verifier:
         # Nothing is sampled to plant seeds.
-        play = SelfPlay(config, cast(Sampler, None), verifier)
-        plant_seeds(play)
+        play = SelfPlay(settings, cast(Sampler, None), verifier)
+        plant_seeds(play, students_alone=students_alone)
     records = [_seed_record(number, entry.task) for number, entry in enumerate(play.task_bank.entries())]
     return Curriculum(run=SEEDS, part=None, records=tuple(records))
 

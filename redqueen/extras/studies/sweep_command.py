@@ -147,8 +147,7 @@ def _measure(run: SweepRun, tasks: int) -> dict[str, float]:
     with open_replay(run.config, saved, len(students)) as replay:
         for name in students:
             replay.policy.join(name, saved.adapters[name])
-        play = replay.self_play
-        fixed = run_evaluation(run.config, HALF, run.probed, tasks, play.prompts, play.sampler, play.verifier)
+        fixed = run_evaluation(replay.self_play, HALF, run.probed, tasks)
         by_member = scores(fixed.attempt(students))
     if not by_member:
         raise UserError("the sandbox failed on every attempt: see redqueen doctor")

@@ -14,6 +14,7 @@ from statistics import fmean
 
 from redqueen.base.intervals import Interval, interval, interval_text, paired
 from redqueen.cli.tables import plain_table, progress_console, table_console
+from redqueen.config import PlaySettings
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
 from redqueen.extras.studies.curricula import (
@@ -106,7 +107,10 @@ def run_transfer(args: Sequence[str], seeds: int, out: Path, jobs: int, *, as_js
     parts = curricula(paths)
     settings = ["rlvr", *stranger_settings(paths, shared_kinds(parts)), *overrides]
     stranger = configure(settings)
-    found = shortened([seed_curriculum(stranger), *parts], stranger.run.seed)
+    of_seeds = seed_curriculum(
+        PlaySettings.of(stranger), stranger.sandbox, students_alone=not stranger.population.teachers
+    )
+    found = shortened([of_seeds, *parts], stranger.run.seed)
     sizes = found[0].counts()
     # The task bank of a stranger holds them all.
     settings.append(f"game.bank_size={max(stranger.game.bank_size, *sizes.values())}")

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import chain
 
 from redqueen.base import streams
 from redqueen.config import Config
-from redqueen.engine.adapters.factors import Factors, fresh, generator
+from redqueen.engine.adapters.factors import Factors
 from redqueen.engine.adapters.start import starting_adapter
 from redqueen.engine.model.base import Base
 from redqueen.engine.policy import open_policy
@@ -78,7 +78,12 @@ class Warmup:
         learning = config.learning.model_copy(update={"loss": "sequence_mean", "lr": lr, "entropy_bonus": 0.0})
         # Supervised targets were not sampled at any temperature, so the distribution at temperature 1 is fitted.
         self.policy = open_policy(base, model, 1, config.sampling, learning, temperature=1.0)
-        self.policy.join(MEMBER, _start(config, self.policy.shapes()))
+        init = config.population.init
+        # The shipped warm start is what this makes: only a folder that is named goes on.
+        start = starting_adapter(
+            "fresh" if init == "auto" else init, model, config.game.kinds, self.seed, self.policy.shapes()
+        )
+        self.policy.join(MEMBER, start)
         self.prompts: Prompts = prompts(model.prompts, config.game)
         self.seed_tasks: list[Task] = []
         """The seed programs with all their inputs."""
@@ -231,13 +236,6 @@ class Warmup:
             task = task_on(replace(whole, pairs=(pair,)), kinds[number % len(kinds)])
             asked += [] if task is None else [task]
         return asked
-
-
-def _start(config: Config, shapes: Mapping[str, tuple[int, int]]) -> dict[str, Factors]:
-    """Returns the adapter that is fitted: a fresh one, or that of the folder in `population.init`, which goes on."""
-    if config.population.init in ("auto", "fresh"):
-        return fresh(shapes, config.model.rank, generator(config.run.seed, "fresh"))
-    return starting_adapter(config, shapes)
 
 
 def varied(whole: Task, kind: Kind, rng: random.Random) -> Task:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
-from operator import attrgetter
 from pathlib import Path
 
 import torch
@@ -14,19 +14,17 @@ import torch
 import redqueen
 from redqueen import __version__
 from redqueen.base.machine import now, processor
-from redqueen.config import Config
 from redqueen.engine.model.base import BaseFacts
 from redqueen.jail.host import cores
 from redqueen.run.recording.metrics import own_metrics
-from redqueen.store.directory import FITTED
 
 LIBRARIES = ("torch", "transformers", "peft", "safetensors", "tokenizers", "numpy", "numba", "pydantic")
 
 
-def session(config: Config, command: str, tier: str) -> dict[str, object]:
+def session(fitted: Mapping[str, object], command: str, tier: str) -> dict[str, object]:
     """Returns when, by which command and code, and on what a run was started or resumed.
 
-    `config` is as it fits; `tier` is how well the sandbox isolates.
+    `fitted` are the settings that memory decides about, as they fit; `tier` is how well the sandbox isolates.
     """
     return {
         "date": now(),
@@ -36,17 +34,18 @@ def session(config: Config, command: str, tier: str) -> dict[str, object]:
         "processor": processor(),
         "cores": cores(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        # A resumed run takes the same values if they fit: other ones round differently.
-        "fitted": {key: attrgetter(key)(config) for key in FITTED},
+        "fitted": dict(fitted),
         "isolation": tier,
     }
 
 
-def environment(config: Config, base: BaseFacts, command: str, tier: str) -> dict[str, object]:
+def environment(
+    fitted: Mapping[str, object], metrics: Sequence[str], base: BaseFacts, command: str, tier: str
+) -> dict[str, object]:
     """Returns the content of environment.json of a new run."""
-    own = [asdict(metric) for metric in own_metrics(config.run.metrics)]
+    own = [asdict(metric) for metric in own_metrics(metrics)]
     return {
-        **session(config, command, tier),
+        **session(fitted, command, tier),
         **({"metrics": own} if own else {}),
         "python": platform.python_version(),
         "system": platform.platform(),

@@ -26,9 +26,6 @@ class Lines(Listener):
     def warning(self, line: str) -> None:
         self.console.print(line, style="yellow")
 
-    def opening(self, config: Config, directory: RunDirectory) -> None:
-        self._goes_on("loading the base")
-
     def progress(self, done: int, total: int) -> None:
         if self.heartbeat is not None:
             self.heartbeat.progress(done, total)
@@ -43,6 +40,6 @@ class ScriptLines(Lines):
 
     def opening(self, config: Config, directory: RunDirectory) -> None:
         """Says what is trained, and where it can be watched."""
-        super().opening(config, directory)
+        self._goes_on("loading the base")
         what = f"recipe {config.recipe}, {config.run.steps} steps on {Path(config.model.name).name}"
         self.console.print(f"run {directory.path}: {what}; follow it: redqueen watch {directory.path}")

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from redqueen import extras, plugins
 from redqueen.base.optional import is_installed, missing
-from redqueen.config import Config
 from redqueen.method.played_step import PlayedStep, ScoredPosed, ScoredProposal
 from redqueen.records import Task
 from redqueen.run.recording.recorder import Recorder, Session, StepRecord
-from redqueen.store.directory import RunDirectory
 from redqueen.store.metrics import numbers
 
 NAME = "samples"
@@ -142,35 +141,30 @@ def check_trackers(names: Sequence[str]) -> None:
             raise plugins.PluginError(f"the tracker '{name}' has no {' and no '.join(lacking)}: write what it does")
 
 
-def open_recorders(config: Config, directory: RunDirectory, first: int, say: Callable[[str], None]) -> list[Recorder]:
-    """Returns the recorders of the run's plugins. Whatever goes wrong in one is an error of the run.
-
-    `first` is the first step that they will record, and `say` tells a person a line.
-    """
-    session = Session(directory=directory, config=config, first=first, say=say)
-    return [plugins.find("recorder", name)(session) for name in config.run.recorders]
+def open_recorders(session: Session) -> list[Recorder]:
+    """Returns the recorders of the run's plugins. Whatever goes wrong in one is an error of the run."""
+    return [plugins.find("recorder", name)(session) for name in session.config.run.recorders]
 
 
-def open_trackers(config: Config, directory: RunDirectory, first: int, say: Callable[[str], None]) -> list[Tracker]:
+def open_trackers(session: Session) -> list[Tracker]:
     """Returns the trackers that could be opened, and remembers what their libraries know the run by.
 
-    `say` gets a line about each: how to look at it, or why it is off. `first` is the first step that they will record.
+    `session.say` gets a line about each: how to look at it, or why it is off.
     """
-    ids = directory.tracker_ids()
+    ids = session.directory.tracker_ids()
     opened: list[Tracker] = []
-    for name in config.run.trackers:
-        session = Session(directory=directory, config=config, first=first, id=ids.get(name), say=say)
+    for name in session.config.run.trackers:
         opener: Callable[[Session], Tracker] = (extras if name in TRACKERS else plugins).find("tracker", name)
         try:
-            tracker = opener(session)
+            tracker = opener(replace(session, id=ids.get(name)))
         # No login, no network, a full disk, another version: whatever it is, the run can do without.
         except Exception as error:  # noqa: BLE001
-            say(failure(name, error))
+            session.say(failure(name, error))
             continue
-        say(f"{name}: {tracker.where}" if tracker.where else f"{name} is on")
+        session.say(f"{name}: {tracker.where}" if tracker.where else f"{name} is on")
         opened.append(tracker)
         if tracker.id is not None:
             ids[name] = tracker.id
     if ids:
-        directory.set_tracker_ids(ids)
+        session.directory.set_tracker_ids(ids)
     return opened

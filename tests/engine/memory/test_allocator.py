@@ -6,7 +6,6 @@ import pytest
 
 from benchmarks.gpu.plans import BASES, CARDS, gpu, lengths, on_a_gpu, plan
 from redqueen.engine.memory.estimate import sampling_items
-from redqueen.run.trainer import capacity
 from tests.caching_allocator import CachingAllocator, OutOfMemoryError
 from tests.engine.memory.simulated_run import AS_IT_WAS, Outcome, Plan, Ways, cache_of_a_stream, simulate
 
@@ -65,7 +64,7 @@ def planned(base: str, card: int, *overrides: str) -> Plan | None:
     # What fits only while texts are short is told so: there is no promise to keep.
     if found is None or found.warning:
         return None
-    return Plan(found.config, gpu(base), lengths(config.sampling.proposal_tokens), capacity(config))
+    return Plan(found.config, gpu(base), lengths(config.sampling.proposal_tokens), config.capacity)
 
 
 @pytest.mark.parametrize(("run", "pages"), [*((run, "auto") for run in RUNS), ("rank=16, tokens=1024", "off")])

@@ -63,6 +63,10 @@ def test_a_plan_names_what_was_chosen_and_counts_it() -> None:
     assert not any("engine" in change for change in small.changes)
 
 
+def checked(config: Config) -> None:
+    check_engine(config.model, config.sampling, config.learning, config.cluster)
+
+
 def test_sampling_ahead_needs_vllm_and_not_perhaps() -> None:
     with pytest.raises(ConfigError, match=r"sampling\.engine=vllm"):
-        check_engine(asked("coder_0_5b", "learning.max_staleness=1"))
+        checked(asked("coder_0_5b", "learning.max_staleness=1"))

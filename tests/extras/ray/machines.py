@@ -7,13 +7,14 @@ from typing import Any
 
 from ray.cluster_utils import Cluster as RayNodes
 
-from redqueen.config import Config
+from redqueen.config import Config, PlaySettings
 from redqueen.engine.model.dimensions import token_counter
 from redqueen.extras.ray.policy import ClusterPolicy
 from redqueen.extras.ray.ray_cluster import Cluster
+from redqueen.extras.ray.replica import ReplicaSettings
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.method.verifier import LocalVerifier
-from redqueen.run.trainer import Trainer, capacity
+from redqueen.run.trainer import Trainer
 from redqueen.store import checkpoint
 from redqueen.store.directory import RunDirectory
 from tests import toy
@@ -34,8 +35,9 @@ class Machines:
         self.policies: list[ClusterPolicy] = []
 
     def policy(self, config: Config) -> ClusterPolicy:
-        lengths = prompt_lengths(config, token_counter(config.model))
-        policy = ClusterPolicy(self.cluster, config, capacity(config), lengths, self.lines.append)
+        lengths = prompt_lengths(PlaySettings.of(config), token_counter(config.model))
+        settings = ReplicaSettings(config=config, capacity=config.capacity, lengths=lengths)
+        policy = ClusterPolicy(self.cluster, settings, self.lines.append)
         self.policies.append(policy)
         return policy
 

@@ -8,9 +8,10 @@ from benchmarks.gpu.plans import gpu, lengths, on_a_gpu
 from redqueen.config import ModelConfig
 from redqueen.engine.memory.machine import Machine
 from redqueen.errors import ModelError
-from redqueen.extras.ray.replica import fitted_here
+from redqueen.extras.ray.replica import ReplicaSettings, fitted_here
 
 CONFIG = on_a_gpu("model.workers=1")
+SETTINGS = ReplicaSettings(config=CONFIG, capacity=8, lengths=lengths(CONFIG.sampling.proposal_tokens))
 
 
 class Gpu:
@@ -31,12 +32,12 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_gpu_that_was_just_left_is_looked_at_again() -> None:
     there = Gpu(1, 79)
-    assert fitted_here(CONFIG, lengths(CONFIG.sampling.proposal_tokens), 8, 1, there.look).sampling.batch_rows == 512
+    assert fitted_here(SETTINGS, 1, there.look).sampling.batch_rows == 512
     assert there.free == []
 
 
 def test_a_gpu_that_stays_full_is_refused() -> None:
     there = Gpu(1, 1)
     with pytest.raises(ModelError, match="needs at least"):
-        fitted_here(CONFIG, lengths(CONFIG.sampling.proposal_tokens), 8, 1, there.look)
+        fitted_here(SETTINGS, 1, there.look)
     assert there.free == []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from redqueen.config import Config
 from redqueen.config.recipes import configure
 from redqueen.extras.ray.ray_cluster import ClusterError, Needs, Node
+from redqueen.extras.ray.replica import ReplicaSettings
 from redqueen.extras.ray.replicas import count, needs_of
 from redqueen.records import PromptLengths
 
@@ -59,13 +61,17 @@ def test_a_cluster_without_room_says_what_it_has_and_what_is_needed(asked: int) 
         count([node("a", 1, 32)], ON_CPU, asked, print)
 
 
+def settings(config: Config, capacity: int) -> ReplicaSettings:
+    return ReplicaSettings(config=config, capacity=capacity, lengths=LENGTHS)
+
+
 def test_a_replica_needs_memory_for_its_base_and_members() -> None:
     config = configure(["quickstart", "model.threads=3"])
-    few, many = (needs_of(config, LENGTHS, capacity, gpus=False) for capacity in (4, 40))
+    few, many = (needs_of(settings(config, capacity), gpus=False) for capacity in (4, 40))
     assert few.cpus == 3
     assert few.gpus == 0
     assert 0.3 * GIB < few.memory < many.memory
-    few, many = (needs_of(config, LENGTHS, capacity, gpus=True) for capacity in (4, 4000))
+    few, many = (needs_of(settings(config, capacity), gpus=True) for capacity in (4, 4000))
     assert few.gpus == 1
     # With a GPU, the machine's own memory holds the members while they are saved.
     assert 0 < few.memory < many.memory

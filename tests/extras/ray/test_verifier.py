@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-ray")
 
-from redqueen.config import Config
+from redqueen.config import SandboxConfig
 from redqueen.extras.ray.ray_cluster import ClusterError
 from redqueen.extras.ray.verifier import ClusterVerifier
 from redqueen.method.judging import judge_proposals
@@ -35,7 +35,7 @@ def seen(judged: Sequence[tuple[Verdict, Task | None]]) -> list[Judged]:
 def test_machines_judge_as_the_local_verifier_does_and_one_may_be_lost(verifier: LocalVerifier) -> None:
     machines = Machines()
     try:
-        with ClusterVerifier(machines.cluster, Config(), machines.lines.append) as judges:
+        with ClusterVerifier(machines.cluster, SandboxConfig(), 4, 0, (), machines.lines.append) as judges:
             assert judges.tier == verifier.tier
             asked = proposals(600)
             futures = [judges.judge_proposal(proposal) for proposal in asked]

@@ -8,6 +8,7 @@ from pathlib import Path
 from redqueen.config import Config
 from redqueen.method.played_step import PlayedStep
 from redqueen.run.recording.files import MetricsRecorder
+from redqueen.run.recording.recorder import Session
 from redqueen.run.recording.tracker import open_trackers
 from redqueen.store.directory import RunDirectory
 from tests.run.recording.steps import full
@@ -26,7 +27,7 @@ def new_run(folder: Path, *trackers: str) -> RunDirectory:
 def session(directory: RunDirectory, first: int, last: int) -> list[str]:
     """Records the steps from `first` to `last` with all trackers of the run. Returns the lines that were printed."""
     said: list[str] = []
-    trackers = open_trackers(directory.config(), directory, first, said.append)
+    trackers = open_trackers(Session(directory=directory, config=directory.config(), first=first, say=said.append))
     for step in range(first, last + 1):
         record = full()
         record = replace(record, played=PlayedStep(step=step, matches=record.played.matches))

@@ -120,7 +120,7 @@ def test_a_missing_library_is_found_before_the_run_starts(monkeypatch: pytest.Mo
 
 def test_no_trackers_leave_no_file(tmp_path: Path) -> None:
     directory = new_run(tmp_path)
-    assert open_trackers(Config(), directory, 1, print) == []
+    assert open_trackers(Session(directory=directory, config=Config(), first=1, say=print)) == []
     assert not (directory.path / "trackers.json").exists()
 
 

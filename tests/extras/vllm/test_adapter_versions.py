@@ -113,11 +113,15 @@ def test_the_scale_is_folded_once(tiny_policy: Build) -> None:
             assert torch.equal(read.b, (factors.b * (8.0 / rank)).bfloat16().float())
 
 
+def checked(config: Config) -> None:
+    machine.check_engine(config.model, config.sampling, config.learning, config.cluster)
+
+
 def test_a_missing_vllm_is_one_line_before_the_run_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "is_installed", lambda library: False)
-    machine.check_engine(Config())
+    checked(Config())
     with pytest.raises(MissingLibraryError) as caught:
-        machine.check_engine(Config().override(["sampling.engine=vllm"]))
+        checked(Config().override(["sampling.engine=vllm"]))
     assert str(caught.value) == (
         "sampling.engine=vllm needs vllm, which is not installed: pip install '.[vllm]' in a checkout of Red Queen"
     )
@@ -126,5 +130,5 @@ def test_a_missing_vllm_is_one_line_before_the_run_starts(monkeypatch: pytest.Mo
 def test_one_process_cannot_sample_while_it_learns() -> None:
     ahead = Config().override(["learning.max_staleness=1"])
     with pytest.raises(ConfigError, match=r"sampling.engine=vllm, or --ray"):
-        machine.check_engine(ahead)
-    machine.check_engine(ahead.override(["cluster.address=local"]))
+        checked(ahead)
+    checked(ahead.override(["cluster.address=local"]))
