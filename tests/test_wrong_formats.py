@@ -17,7 +17,9 @@ from redqueen.store.dataset.files import read_rows
 ROW = '{"program": "def f(x): return x", "inputs": ["1"]}\n'
 
 
-@pytest.mark.parametrize("content", [ROW.encode("utf-16"), gzip.compress(ROW.encode())])
+@pytest.mark.parametrize(
+    "content", [ROW.encode("utf-16"), gzip.compress(ROW.encode(), mtime=0)], ids=["utf-16", "gzip"]
+)
 def test_rows_that_are_no_text_are_refused_as_a_file(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_bytes(content)
@@ -39,7 +41,9 @@ def test_rows_with_a_mark_in_front_and_ends_of_windows_are_read(tmp_path: Path) 
     assert [type(row) for row in read_rows(file)] == [dict]
 
 
-@pytest.mark.parametrize("content", ["[run]\nsteps = 3\n".encode("utf-16"), gzip.compress(b"[run]\n")])
+@pytest.mark.parametrize(
+    "content", ["[run]\nsteps = 3\n".encode("utf-16"), gzip.compress(b"[run]\n", mtime=0)], ids=["utf-16", "gzip"]
+)
 def test_settings_that_are_no_text_are_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "mine.toml"
     file.write_bytes(content)
