@@ -235,7 +235,7 @@ class Run:
 
     def evaluate(
         self,
-        benchmarks: Sequence[str] = ("reserved",),
+        benchmarks: str | Sequence[str] = ("reserved",),
         *,
         members: str = "students",
         beside: Sequence[str] = (),
@@ -260,7 +260,7 @@ class Run:
         from redqueen.run.session import Listener
 
         wanted = EvalOptions(
-            benchmarks=benchmarks,
+            benchmarks=[benchmarks] if isinstance(benchmarks, str) else benchmarks,
             data=None if data is None else Path(data),
             limit=limit,
             samples=samples,

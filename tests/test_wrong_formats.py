@@ -64,6 +64,13 @@ def test_a_section_in_the_place_of_a_setting_is_called_one(value: object) -> Non
         Config().with_settings({"run": value})
 
 
+@pytest.mark.parametrize("key", ["run.steps", "learning.lr", "game.seed_tasks"])
+def test_a_flag_is_no_number(key: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{key}: .*a number is wanted here, and not true or false"):
+        Config().with_settings({key: True})
+    assert Config().with_settings({"evolution.enabled": False}).evolution.enabled is False
+
+
 @pytest.mark.parametrize("columns", ["0", "abc", "-5", ""])
 def test_columns_that_are_no_width_are_ignored(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setenv("COLUMNS", columns)

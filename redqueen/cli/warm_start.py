@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -48,7 +49,7 @@ def run_warm_start(
         raise UserError(f"{out} is not empty: choose another folder")
     steps_by_round = _counts("--steps", steps)
     proposals_by_round = _counts("--proposals", proposals)
-    if len(proposals_by_round) < len(steps_by_round) - 1 or lessons < 1 or lr <= 0:
+    if len(proposals_by_round) < len(steps_by_round) - 1 or lessons < 1 or not 0 < lr < math.inf:
         raise UserError("--proposals needs a number between each two rounds; --lessons and --lr must be positive")
     if line := start_of_another_base(config.population.init, config.model.name):
         console.print(line, markup=False, soft_wrap=True)

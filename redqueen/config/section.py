@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationInfo
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationInfo, field_validator
 from pydantic_core import CoreSchema, core_schema
 
 from redqueen import extras, plugins
@@ -27,6 +27,16 @@ class Section(BaseModel):
         protected_namespaces=(),
         use_attribute_docstrings=True,
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_flag_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        # Pydantic takes True for 1, and `steps = true` would be a run of one step.
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        taken = {*get_args(annotation), annotation}
+        if isinstance(value, bool) and taken & {int, float}:
+            raise ValueError("a number is wanted here, and not true or false")
+        return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ def test_it_writes_an_adapter_with_its_record_from_which_a_run_can_start(tmp_pat
         (("--steps", "1,1,1", "--proposals", "2"), "--proposals needs a number between each two rounds"),
         (("--lessons", "0"), "--lessons and --lr must be positive"),
         (("--lr", "0"), "--lessons and --lr must be positive"),
+        (("--lr", "nan"), "--lessons and --lr must be positive"),
     ],
 )
 def test_impossible_numbers_are_refused_before_anything_is_loaded(
