@@ -70,7 +70,7 @@ def test_keys_with_points_lists_with_commas_and_the_single_agent(tmp_path: Path)
     [
         ("[learning]\nlrr = 1", r"unknown key 'learning\.lrr': did you mean 'learning\.lr'\?"),
         ("[learning]\nlr = 'fast'", r"learning\.lr: "),
-        ("learning = 3", "unknown key 'learning'"),
+        ("learning = 3", "'learning' is a section: give its settings one by one"),
         ("recipe = 'quickstrt'", "did you mean 'quickstart'"),
         ("[learning\n", r"mine\.toml: "),
         ("[population]\nteachers = 0\n", "evolution.enabled=false"),

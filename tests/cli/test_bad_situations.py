@@ -239,9 +239,16 @@ SITUATIONS: dict[str, Situation] = {
     "a run whose configuration is damaged": Situation("train --run run", "is damaged", write("run/config.json", "{")),
     "no such configuration": Situation("train --config nofile", "cannot read nofile"),
     "a folder as configuration": Situation("train --config run", "cannot read run"),
-    "damaged configuration": Situation("train --config full/precious.txt", "is damaged"),
-    "a list as configuration": Situation("train --config full/c", "holds no JSON object", write("full/c", "[]")),
-    "configuration of another version": Situation("train --config full/c", "nokey", write("full/c", '{"nokey": 1}')),
+    "damaged configuration": Situation("train --config full/c.json", "is damaged", write("full/c.json", "mine")),
+    "configuration without an ending": Situation(
+        "train --config full/precious.txt", "must end in .toml, .yaml or .json"
+    ),
+    "a list as configuration": Situation(
+        "train --config full/c.json", "holds no JSON object", write("full/c.json", "[]")
+    ),
+    "configuration of another version": Situation(
+        "train --config full/c.json", "nokey", write("full/c.json", '{"nokey": 1}')
+    ),
     "configuration and recipe": Situation("train quickstart --config run/config.json", "give one of them"),
     # Resuming.
     "no such run": Situation("train --resume nothing", "the folder nothing does not exist"),
@@ -327,7 +334,9 @@ SITUATIONS: dict[str, Situation] = {
     "tasks of a run without any": Situation("tasks export run --out out.jsonl", "no valid task yet"),
     "import of a run": Situation("tasks import run --out out.txt", "run is a run: write its tasks with"),
     "import of nothing": Situation("tasks import nothing.jsonl --out out.txt", "cannot read nothing.jsonl: No such"),
-    "import of an unknown format": Situation("tasks import full/precious.txt --out out.txt", "must end in .parquet or"),
+    "import of an unknown format": Situation(
+        "tasks import full/precious.txt --out out.txt", "must end in .parquet, .jsonl or"
+    ),
     "import of a folder of other things": Situation("tasks import full --out out.txt", "cannot read full/data/tasks"),
     "import of a damaged file": Situation(
         "tasks import full/t.parquet --out out.txt", "cannot read", write("full/t.parquet", "no Parquet")
