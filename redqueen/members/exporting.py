@@ -99,9 +99,11 @@ def _stops(prompt: Prompt) -> list[str]:
 def _notes(member: Member, model: ModelConfig, folder: Path, *, merged: bool) -> str:
     publish = f"Publish it: {code(f'hf upload USER/NAME {quoted(folder)}')}."
     if merged:
+        convert = f"python convert_hf_to_gguf.py {quoted(folder)} --outfile {member.name}.gguf --outtype f16"
         return (
             "The weights are rounded to the dtype that the base is stored in, so answers may differ a little from the\n"
             f"adapter's. vLLM should serve it: {code(f'vllm serve {quoted(folder)}')}. This line has not been tried.\n"
+            f"llama.cpp and Ollama read GGUF, which llama.cpp's script makes: {code(convert)}.\n"
             f"{publish}"
         )
     bundled = model.name == BUNDLED

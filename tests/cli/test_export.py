@@ -37,6 +37,7 @@ def test_the_program_of_a_card_runs(
     card = (out / "README.md").read_text()
     assert "| S" in card or "| T" in card
     assert "base fingerprint" in card
+    assert (f"convert_hf_to_gguf.py {out} " in card) == ("--merge" in options)
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         exec(compile(program_of(out), "card", "exec"), {})

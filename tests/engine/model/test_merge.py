@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,19 @@ def test_it_is_pefts_merge_and_loads_without_peft(tiny_folder: Callable[[str], P
         merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")(ids).logits
     torch.testing.assert_close(merged, expected, rtol=1e-4, atol=1e-4)
     assert AutoTokenizer.from_pretrained(tmp_path / "merged")("f(").input_ids
+
+
+def test_a_converter_to_gguf_finds_the_form_of_the_base(tiny_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    base = tiny_folder("llama")
+    write_merged(tmp_path / "merged", str(base), adapter(base), scale=1.0)
+    was, now = (json.loads((folder / "config.json").read_text()) for folder in (base, tmp_path / "merged"))
+    assert now["architectures"] == ["LlamaForCausalLM"]
+    for key in ("tie_word_embeddings", "rope_parameters", "rms_norm_eps", "bos_token_id", "eos_token_id"):
+        assert now[key] == was[key], key
+    # llama.cpp knows a tokenizer by what it makes of a text: a lost step before the merges would give another one.
+    was, now = (json.loads((folder / "tokenizer.json").read_text()) for folder in (base, tmp_path / "merged"))
+    for key in ("model", "pre_tokenizer", "added_tokens"):
+        assert now[key] == was[key], key
 
 
 def test_others_may_read_what_the_umask_lets_them_read(tiny_folder: Callable[[str], Path], tmp_path: Path) -> None:
