@@ -84,10 +84,13 @@ def introduce_own(game: GameConfig, evals: EvalsConfig, population: PopulationCo
         f"a step: each student is posed {own} of your tasks and up to {teachers} that a teacher makes of them, with "
         f"{game.attempts} attempts each; {steps} steps. How long they take is said after the first one"
     )
-    console.print(
-        "compared: what the students solve of your held-out tasks, with what the start solves. What teachers add, this "
-        f"tells: redqueen train grow game.{'tasks' if game.tasks else 'seeds'}={quoted(source)} population.teachers=0"
-    )
+    compared = "compared: what the students solve of your held-out tasks, with what the start solves"
+    if population.teachers:
+        compared += (
+            ". What teachers add, this tells: redqueen train grow "
+            f"game.{'tasks' if game.tasks else 'seeds'}={quoted(source)} population.teachers=0"
+        )
+    console.print(compared)
 
 
 def _own_tasks(game: GameConfig) -> tuple[str, list[Task]]:
