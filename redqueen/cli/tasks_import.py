@@ -14,6 +14,7 @@ from redqueen.errors import UserError
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Task
 from redqueen.run.recording.plain_console import PlainConsole
+from redqueen.store.dataset.files import PACKED
 from redqueen.store.dataset.forms import OwnTasks, load_own_tasks, seed_block
 from redqueen.store.directory import RunDirectory, write_text
 from redqueen.store.files import quoted
@@ -44,7 +45,7 @@ def run_tasks_import(file: Path, out: Path, *, unsafe: bool) -> int:
 
 def imported_beside(file: Path) -> tuple[Path, Path]:
     """Returns the names beside a file that its programs, and its tasks, are imported to if no other name is given."""
-    stem = file.name.partition(".")[0]
+    stem = file.name.removesuffix(PACKED if file.name.endswith(PACKED) else file.suffix)
     return file.with_name(f"{stem}.seeds.txt"), file.with_name(f"{stem}.tasks.jsonl")
 
 

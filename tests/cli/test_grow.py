@@ -61,6 +61,13 @@ def test_a_file_that_was_imported_before_is_used_as_it_is(tmp_path: Path, capsys
     assert "delete it to import gsm8k.jsonl again" in capsys.readouterr().out
 
 
+def test_files_whose_names_differ_behind_a_dot_are_imported_apart(tmp_path: Path) -> None:
+    first = grown(published(tmp_path / "mine.v1.jsonl", GSM8K), [], None, None)
+    second = grown(published(tmp_path / "mine.v2.jsonl.gz", MBPP), [], None, None)
+    assert first.game.tasks == str(tmp_path / "mine.v1.tasks.jsonl")
+    assert second.game.tasks == str(tmp_path / "mine.v2.tasks.jsonl")
+
+
 def test_a_wrong_setting_or_file_leaves_nothing_behind(tmp_path: Path) -> None:
     file = published(tmp_path / "gsm8k.jsonl", GSM8K)
     with pytest.raises(ConfigError, match=r"run\.steps"):
