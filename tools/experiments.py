@@ -113,57 +113,63 @@ EXPR = Experiment(
     slopes=(("E", "A"), ("C", "A")),
 )
 
-ALONE = ("population.teachers=0", "game.own_share=0")
-THIRTY = ("game.seed_tasks=32",)
-
-OWN = Experiment(
-    prefix="own-",
-    page="reports/OWN_TASKS.md",
-    figures="own-tasks",
-    steps=120,
-    common=("run.steps=120", "evals.every=40", "evals.limit=280", "run.keep_every=40"),
-    arms={
-        "F": ("grow", *THIRTY, *ALONE, "game.pick=in_turn"),
-        "G": ("grow", *THIRTY, *ALONE),
-        "C": ("grow", *THIRTY, "game.own_share=0"),
-        "M": ("grow", *THIRTY),
-        "N": (
-            *("grow", *THIRTY, "population.teachers=2", "population.students=2"),
-            *("evolution.enabled=true", "evolution.every=10", "evolution.gamma=0.25", "evolution.burn_in=5"),
-        ),
-        "U": ("grow", *ALONE),
-    },
-    seeds={"F": 4, "G": 4, "C": 4, "M": 4, "N": 4, "U": 4},
-    order=(("F", "G", "M"), ("C", "U"), ("N",)),
-    compared=(("M", "F"), ("M", "G"), ("G", "F"), ("M", "C"), ("M", "U"), ("N", "M")),
-    slopes=(("M", "C"),),
+# One expression language, students with work, and as many attempts a step in every arm: 12 tasks with 8 attempts each.
+WITH_WORK = (
+    *("plugins=tools.deep_expressions", "evals.benchmarks=reserved,deep_expressions", "evals.limit=240"),
+    *("game.kinds=expr_o", "game.attempts=8", "model.workers=1"),
+    *("run.steps=100", "evals.every=25", "run.keep_every=25"),
 )
+ALONE = ("population.teachers=0", "population.students=1", "evolution.enabled=false", "game.proposals=12")
+PAIR = (*ONE_OF_EACH, "game.proposals=12")
+TWO_PAIRS = ("game.proposals=6",)
+SINGLE_AGENT = ("matched=per_adapter", "game.proposals=12")
 
 WORK = Experiment(
     prefix="work-",
     page="reports/THINKING.md",
     figures="work",
-    steps=200,
+    steps=100,
     by_depth=True,
     late=True,
     primary=("deep 4", "deep 5", "deep 6", "deep 7"),
-    common=(
-        *("plugins=tools.deep_expressions", "evals.benchmarks=reserved,deep_expressions", "evals.limit=240"),
-        *("game.kinds=expr_o", "game.proposals=24", "game.attempts=8", "model.workers=1"),
-        *("run.steps=200", "evals.every=25", "run.keep_every=50"),
-    ),
+    common=WITH_WORK,
     arms={
-        "R": ("expr", "population.teachers=0", "population.students=1", "evolution.enabled=false"),
-        "A": ("expr", "matched=per_adapter"),
-        "C": ("expr", *ONE_OF_EACH),
-        "D": ("expr", "evolution.enabled=false"),
-        "E": ("expr",),
-        "P": ("expr", *AS_IN_THE_PAPER),
+        "R": ("expr", *ALONE),
+        "A": ("expr", *SINGLE_AGENT),
+        "C": ("expr", *PAIR),
+        "D": ("expr", *TWO_PAIRS, "evolution.enabled=false"),
+        "E": ("expr", *TWO_PAIRS),
+        "P": ("expr", *TWO_PAIRS, *AS_IN_THE_PAPER),
     },
     seeds={"R": 5, "A": 5, "C": 5, "D": 3, "E": 5, "P": 3},
     order=(("C", "R", "A"), ("E",), ("D", "P")),
     compared=(("C", "R"), ("C", "A"), ("E", "A"), ("E", "C")),
     slopes=(("C", "A"), ("E", "A")),
+)
+
+THIRTY = ("game.seed_tasks=32",)
+MIXED = ("game.own_share=0.5", "game.pick=difficulty")
+
+OWN = Experiment(
+    prefix="own-",
+    page="reports/OWN_TASKS.md",
+    figures="own-tasks",
+    steps=100,
+    by_depth=True,
+    late=True,
+    common=WITH_WORK,
+    arms={
+        "F": ("expr", *ALONE, *THIRTY),
+        "G": ("expr", *ALONE, *THIRTY, "game.pick=difficulty"),
+        "C": ("expr", *PAIR, *THIRTY),
+        "M": ("expr", *PAIR, *THIRTY, *MIXED),
+        "N": ("expr", *TWO_PAIRS, *THIRTY, *MIXED),
+        "U": ("expr", *ALONE, "game.pick=difficulty"),
+    },
+    seeds={"F": 5, "G": 5, "C": 3, "M": 5, "N": 3, "U": 5},
+    order=(("M", "G", "F"), ("U",), ("C", "N")),
+    compared=(("M", "F"), ("M", "G"), ("G", "F"), ("M", "C"), ("M", "U"), ("N", "M")),
+    slopes=(("M", "C"),),
 )
 
 EXPERIMENTS = {"code": CODE, "expr": EXPR, "own": OWN, "work": WORK}

@@ -7,15 +7,16 @@ import pytest
 from redqueen.config.recipes import configure
 from tools.experiments import CODE, EXPERIMENTS, EXPR, OWN, WORK, Experiment
 
-CASES = [
+FIRST = [
     pytest.param(each, arm, id=f"{each.prefix}{arm}")
-    for each in (CODE, EXPR, WORK)
+    for each in (CODE, EXPR)
     for arm in each.arms
     if not arm.startswith("W")
 ]
+WITH_WORK = [pytest.param(each, arm, id=f"{each.prefix}{arm}") for each in (WORK, OWN) for arm in each.arms]
 
 
-@pytest.mark.parametrize(("experiment", "arm"), CASES)
+@pytest.mark.parametrize(("experiment", "arm"), FIRST)
 def test_arms_differ_in_who_plays_and_in_nothing_else(experiment: Experiment, arm: str) -> None:
     config = configure(experiment.settings(arm))
     whole = configure(experiment.settings("E"))
@@ -24,9 +25,7 @@ def test_arms_differ_in_who_plays_and_in_nothing_else(experiment: Experiment, ar
     same_rate = config.learning.model_copy(update={"teacher_lr": whole.learning.teacher_lr})
     assert same_rate == whole.learning
     changed = config.learning.teacher_lr != whole.learning.teacher_lr
-    single = config.population.single_agent or (experiment is CODE and arm in ("R", "S", "P"))
-    # In the experiment with work all members have one rate anyway.
-    assert changed == (single and experiment is not WORK)
+    assert changed == (config.population.single_agent or (experiment is CODE and arm in ("R", "S", "P")))
     assert config.sampling == whole.sampling
     assert (config.game.kinds, config.game.proposals, config.game.attempts) == (
         whole.game.kinds,
@@ -35,15 +34,16 @@ def test_arms_differ_in_who_plays_and_in_nothing_else(experiment: Experiment, ar
     )
 
 
-@pytest.mark.parametrize("arm", OWN.arms)
-def test_arms_on_own_tasks_differ_in_who_plays_and_what_is_posed(arm: str) -> None:
-    config = configure(OWN.settings(arm))
-    mixed = configure(OWN.settings("M"))
-    assert (config.run, config.evals, config.learning) == (mixed.run, mixed.evals, mixed.learning)
-    assert config.sampling == mixed.sampling
-    same = {"seed_tasks", "own_share", "pick"}
-    assert config.game.model_dump(exclude=same) == mixed.game.model_dump(exclude=same)
-    assert (config.game.seed_tasks == 32) == (arm != "U")
+@pytest.mark.parametrize(("experiment", "arm"), WITH_WORK)
+def test_arms_with_work_make_as_many_attempts_and_are_asked_the_same(experiment: Experiment, arm: str) -> None:
+    config = configure(experiment.settings(arm))
+    pair = configure(experiment.settings("C"))
+    assert (config.run, config.evals, config.sampling) == (pair.run, pair.evals, pair.sampling)
+    same_rate = config.learning.model_copy(update={"teacher_lr": pair.learning.teacher_lr})
+    assert same_rate == pair.learning
+    assert config.population.students * config.game.proposals == pair.game.proposals
+    assert (config.game.kinds, config.game.attempts) == (pair.game.kinds, pair.game.attempts)
+    assert (config.game.seed_tasks == 32) == (experiment is OWN and arm != "U")
 
 
 def test_the_arms_that_matter_most_come_first_seed_by_seed() -> None:
