@@ -161,15 +161,15 @@ OWN = Experiment(
     arms={
         "F": ("expr", *ALONE, *THIRTY),
         "G": ("expr", *ALONE, *THIRTY, "game.pick=difficulty"),
-        "C": ("expr", *PAIR, *THIRTY),
+        "H": ("expr", *PAIR, *THIRTY),
         "M": ("expr", *PAIR, *THIRTY, *MIXED),
         "N": ("expr", *TWO_PAIRS, *THIRTY, *MIXED),
         "U": ("expr", *ALONE, "game.pick=difficulty"),
     },
-    seeds={"F": 5, "G": 5, "C": 3, "M": 5, "N": 3, "U": 5},
-    order=(("M", "G", "F"), ("U",), ("C", "N")),
-    compared=(("M", "F"), ("M", "G"), ("G", "F"), ("M", "C"), ("M", "U"), ("N", "M")),
-    slopes=(("M", "C"),),
+    seeds={"F": 5, "G": 5, "H": 3, "M": 5, "N": 3, "U": 5},
+    order=(("M", "G", "F"), ("U",), ("H", "N")),
+    compared=(("M", "F"), ("M", "G"), ("G", "F"), ("M", "H"), ("M", "U"), ("N", "M")),
+    slopes=(("M", "H"),),
 )
 
 EXPERIMENTS = {"code": CODE, "expr": EXPR, "own": OWN, "work": WORK}

@@ -79,6 +79,7 @@ def main() -> None:
             run = RunDirectory(RUNS / name)
             if given.what == "again":
                 document |= {"secondary": _secondary(run), "breadth": _breadth(run)}
+                document["steps"] = [_step(line) for line in run.metrics()]
                 _keep_tasks(experiment, arm, seed, run)
             elif "passes" not in document:
                 document["passes"] = {str(step): _passes(run, step, given.data) for step in (0, experiment.steps)}
@@ -222,7 +223,8 @@ def _keep_panels(experiment: Experiment, arm: str, seed: int) -> None:
 
 def _step(line: Any) -> dict[str, Any]:
     names = ("valid_rate", "novel_rate", "solve_rate", "solve_rate_by_kind", "lines_by_kind", "contested_by_kind")
-    return {"step": line["step"], **{name: _short(line[name]) for name in names}}
+    entropy = mean(line["entropy"]["student"].values())
+    return {"step": line["step"], **{name: _short(line[name]) for name in names}, "entropy": _short(entropy)}
 
 
 def _secondary(run: RunDirectory) -> dict[str, list[float] | None]:

@@ -57,6 +57,12 @@ NAMES = {
     "Q": "Q: A by the paper's rules",
     "W10": "W10: A, a tenth of the golds wrong",
     "W30": "W30: A, three tenths of the golds wrong",
+    "F": "F: the 32 in turn",
+    "G": "G: the 32 by difficulty",
+    "H": "H: 1T + 1S from the 32",
+    "M": "M: 1T + 1S and the 32, half and half",
+    "N": "N: 2T + 2S and the 32, half and half",
+    "U": "U: all seeds by difficulty",
 }
 WORDS = {
     "R": "fixed tasks that people wrote",
@@ -66,8 +72,12 @@ WORDS = {
     "A": "one model writes and solves",
 }
 """The arms of the README's figure, in words."""
-# An arm has one colour in all figures. P and Q are never beside W10 and W30.
-HUE_OF = dict(zip("RABCDESPQ", HUES, strict=False)) | dict(zip(("W10", "W30"), HUES[7:], strict=False))
+# An arm has one colour in all figures. P and Q are never beside W10 and W30, and arms on own tasks are beside no others.
+HUE_OF = {
+    arm: hue
+    for arms in ("RABCDESPQ", ("", "", "", "", "", "", "", "W10", "W30"), "FGHMNU")
+    for arm, hue in zip(arms, HUES, strict=False)
+}
 
 
 def read(experiment: Experiment = CODE, folder: Path = NUMBERS) -> tuple[Runs, Mapping[int, Run]]:
@@ -546,15 +556,28 @@ def _mean(axes: Axes, found: Interval, row: int, hue: str) -> None:
         axes.plot([found.low, found.high], [row, row], "-", color=hue, linewidth=2)
 
 
-def draw_courses(runs: Runs) -> Figure:
-    """Draws over the steps what the held-out score, the tasks' size, novelty and breadth did: runs and arms' means."""
+Panel = tuple[str, Callable[[Run], dict[int, float]], int]
+"""A title, what is drawn by step, and over how many steps it is smoothed."""
+
+
+def draw_courses(runs: Runs, experiment: Experiment) -> Figure:
+    """Draws over the steps what students and tasks did: each run, and the mean of each arm."""
     figure = Figure(figsize=(9, 6.5), layout="constrained")
-    panels: list[tuple[str, Callable[[Run], dict[int, float]], int]] = [
-        ("held-out gain in the run, points (drawn)", _held_out, 1),
-        ("log of reached AST nodes of valid tasks", course, 9),
-        ("novel tasks among the valid ones", lambda run: _line(run, "novel_rate"), 9),
-        ("paths through the programs in 100 tasks (rarefied)", breadth, 1),
-    ]
+    gained: Panel = ("held-out gain in the run, points (drawn)", _held_out, 1)
+    if experiment.late:
+        panels: list[Panel] = [
+            gained,
+            ("mean depth of contested tasks", _contested_depths, 9),
+            ("share of attempts that are right, in sample", lambda run: _line(run, "solve_rate"), 9),
+            ("entropy of students, nats a token", lambda run: _line(run, "entropy"), 9),
+        ]
+    else:
+        panels = [
+            gained,
+            ("log of reached AST nodes of valid tasks", course, 9),
+            ("novel tasks among the valid ones", lambda run: _line(run, "novel_rate"), 9),
+            ("paths through the programs in 100 tasks (rarefied)", breadth, 1),
+        ]
     for place, (title, of, window) in enumerate(panels, 1):
         axes = figure.add_subplot(2, 2, place)
         _courses(axes, runs, of, window)
@@ -580,6 +603,10 @@ def _held_out(run: Run) -> dict[int, float]:
     for line in run["held_out"]:
         points[line["step"]] = 100 * fmean(score["gain"] for score in line["students"].values())
     return points
+
+
+def _contested_depths(run: Run) -> dict[int, float]:
+    return {int(step): depth for step, depth in run["contested_depths"].items()}
 
 
 def _line(run: Run, name: str) -> dict[int, float]:
@@ -620,7 +647,7 @@ def main() -> None:
             continue
         name = experiment.figures
         write(draw_gains(runs), FIGURES / f"{name}-gain.svg")
-        write(draw_courses(runs), FIGURES / f"{name}-course.svg")
+        write(draw_courses(runs, experiment), FIGURES / f"{name}-course.svg")
         if experiment is CODE:
             write(draw_readme(runs), FIGURES / "readme-gain.svg")
         if strangers:

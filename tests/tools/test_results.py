@@ -37,7 +37,7 @@ def test_arms_differ_in_who_plays_and_in_nothing_else(experiment: Experiment, ar
 @pytest.mark.parametrize(("experiment", "arm"), WITH_WORK)
 def test_arms_with_work_make_as_many_attempts_and_are_asked_the_same(experiment: Experiment, arm: str) -> None:
     config = configure(experiment.settings(arm))
-    pair = configure(experiment.settings("C"))
+    pair = configure(experiment.settings("C" if experiment is WORK else "H"))
     assert (config.run, config.evals, config.sampling) == (pair.run, pair.evals, pair.sampling)
     same_rate = config.learning.model_copy(update={"teacher_lr": pair.learning.teacher_lr})
     assert same_rate == pair.learning

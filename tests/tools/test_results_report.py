@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tools import results_report as report
+from tools.experiments import WORK
 
 
 def cells(rate: float) -> dict[str, Any]:
@@ -18,12 +19,13 @@ def cells(rate: float) -> dict[str, Any]:
 
 def run(arm: str, seed: int, gain: float, rise: float) -> dict[str, Any]:
     line = {
-        **{"valid_rate": 0.5, "novel_rate": None, "solve_rate": 0.3},
+        **{"valid_rate": 0.5, "novel_rate": None, "solve_rate": 0.3, "entropy": 0.1},
         **{"lines_by_kind": {"code_o": 4.0, "code_i": None}, "solve_rate_by_kind": {}},
     }
     return {
         **{"arm": arm, "seed": seed, "commit": "0123456789abc", "hours": 0.5, "machine": {"processor": "P"}},
         "log_nodes": {} if arm == "R" else {"code_o": {str(step): 3 + rise * step / 100 for step in (1, 2, 3, 4)}},
+        "contested_depths": {} if arm == "R" else {"1": 2.0, "4": 3.0},
         "secondary": {"entropy of students": [0.5, 0.1], "guessable tasks": None if arm == "R" else [0.2, 0.3]},
         "breadth": dict.fromkeys(
             ("paths", "programs"), {} if arm == "R" else {"10": 300.0, "20": 250.0, "60": 300 * math.exp(rise)}
@@ -140,7 +142,8 @@ def test_no_p_value_is_written_as_zero() -> None:
 
 def test_figures_are_drawn_of_what_is_there() -> None:
     assert len(report.draw_gains(RUNS).axes) == 3
-    assert len(report.draw_courses(RUNS).axes) == 4
+    assert len(report.draw_courses(RUNS, report.CODE).axes) == 4
+    assert report.draw_courses(RUNS, WORK).axes[1].get_title() == "mean depth of contested tasks"
     assert len(report.draw_strangers(STRANGERS).axes) == 2
     # Each operator and control has a panel.
     assert len(report.draw_retention(report.NUMBERS / "retention-E-1.json").axes) == 12
