@@ -72,7 +72,7 @@ WORDS = {
     "A": "one model writes and solves",
 }
 """The arms of the README's figure, in words."""
-# An arm has one colour in all figures. P and Q are never beside W10 and W30, and arms on own tasks are beside no others.
+# An arm has one colour in all figures. P and Q are never beside W10 and W30, and arms on own tasks beside no others.
 HUE_OF = {
     arm: hue
     for arms in ("RABCDESPQ", ("", "", "", "", "", "", "", "W10", "W30"), "FGHMNU")
