@@ -45,12 +45,12 @@ def draw(pilots: Mapping[str, Any]) -> Figure:
     for hue, (name, pilot) in zip(HUES, pilots.items(), strict=False):
         scores = [100 * fmean(map(int, right)) for right in pilot["answers"]]
         axes.plot(pilot["steps"], scores, "o-", color=hue, markersize=4)
-        bands = [(scores[0], scores[0])]
+        lows, highs = [scores[0]], [scores[0]]
         for found in gains(pilot["answers"]):
             assert found is not None
-            low, high = found.low or 0.0, found.high or 0.0
-            bands.append((scores[0] + 100 * low, scores[0] + 100 * high))
-        axes.fill_between(pilot["steps"], *zip(*bands, strict=True), color=hue, alpha=0.13, linewidth=0)
+            lows.append(scores[0] + 100 * (found.low or 0.0))
+            highs.append(scores[0] + 100 * (found.high or 0.0))
+        axes.fill_between(pilot["steps"], lows, highs, color=hue, alpha=0.13, linewidth=0)
         axes.annotate(
             name, (pilot["steps"][-1], scores[-1]), xytext=(6, 0), textcoords="offset points", va="center", color=hue
         )
