@@ -20,10 +20,6 @@ def dataset_card(config: Config, selected: TaskSelection, wanted: TaskFilter) ->
     """Returns the card, with the metadata that the Hugging Face hub reads."""
     records = selected.records
     run = records[0].run
-    population = config.population
-    who = "one model in both roles"
-    if not population.single_agent:
-        who = f"{population.teachers} teachers and {population.students} students"
     return f"""{_metadata(run, len(records))}
 # Tasks of the run {plain(run)}
 
@@ -47,7 +43,8 @@ makes a seed file for a new run of it.
 
 ## Where they come from
 
-- recipe {code(config.recipe)}, {who}, seed {config.run.seed}; steps {records[0].step} to {records[-1].step}
+- recipe {code(config.recipe)}, {config.population.who}
+- seed {config.run.seed}, steps {records[0].step} to {records[-1].step}
 - base model: {about_base(config.model.name)}
 - every program ran three times in a sandbox and gave the same outputs
 - asked for: {asked(wanted)}

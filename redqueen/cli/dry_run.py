@@ -67,11 +67,7 @@ def _print(console: PlainConsole, fitted: Fit, size: int | None, *, parts: bool)
     changed = f" with {' '.join(fitted.changes)}" if fitted.changes else ""
     answer = f"it fits{changed}: {total(items(plan)) / 1e6:,.0f} MB at most, {fitted.free / 1e6:,.0f} MB are free"
     console.print(fitted.warning or f"{answer} {'here' if size is None else 'there'}")
-    population = config.population
-    console.print(
-        f"{population.teachers} teachers and {population.students} students on {config.model.name}, "
-        f"{config.run.steps} steps"
-    )
+    console.print(f"{config.population.who}, on {config.model.name}, {config.run.steps} steps")
     console.print(_batches(plan))
     if size is not None:
         console.print(_time(plan, size, config.run.steps))

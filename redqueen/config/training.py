@@ -65,6 +65,16 @@ class PopulationConfig(Section):
             raise ValueError("single_agent needs population.teachers=1 and population.students=1")
         return self
 
+    @property
+    def who(self) -> str:
+        """The members in words: `2 teachers and 1 student`."""
+        if self.single_agent:
+            return "a single agent in both roles"
+        students = f"{self.students} student{'s' if self.students > 1 else ''}"
+        if not self.teachers:
+            return f"{students} alone, on fixed tasks"
+        return f"{self.teachers} teacher{'s' if self.teachers > 1 else ''} and {students}"
+
 
 class SamplingConfig(Section):
     """How completions are sampled."""

@@ -37,18 +37,12 @@ def state(run: LiveRun, title: str) -> dict[str, object]:
     played = lines[-1]["step"] if lines else 0
     seconds = [line["seconds"]["total"] for line in lines]
     now = course(run)
-    population = config.population
-    who = f"{_counted(population.teachers, 'teacher')} and {_counted(population.students, 'student')}"
-    if not population.teachers:
-        who = f"{_counted(population.students, 'student')} alone, on fixed tasks"
-    if population.single_agent:
-        who = "a single agent in both roles"
     return {
         "title": title,
         "recipe": config.recipe,
         "base": config.model.name,
         "seed": config.run.seed,
-        "members": who,
+        "members": config.population.who,
         "isolation": run.isolation(),
         "course": now,
         "step": played,
@@ -138,10 +132,6 @@ def course(run: LiveRun) -> Course:
         return "failed"
     newest = run.newest()
     return "finished" if newest and newest["step"] >= run.config().run.steps else "stopped"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _left(seconds: list[float], steps: int) -> float | None:
