@@ -73,10 +73,15 @@ def _add(kind: Part, name: str, part: Any) -> None:
 def _register(kind: Part) -> Callable[[T], T]:
     """Returns a decorator that registers what it decorates under its own name.
 
-    The decorator raises PluginError if the name is taken.
+    The decorator raises PluginError if the name is taken, or if it is given a name in place of a function.
     """
 
     def decorator(part: T) -> T:
+        if not callable(part):
+            raise PluginError(
+                f"the decorator of a {kind} got {part!r}: write it without brackets above a function or class, whose "
+                "name is the part's"
+            )
         _add(kind, part.__name__, part)  # pyright: ignore[reportAttributeAccessIssue]
         return part
 

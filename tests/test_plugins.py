@@ -132,6 +132,11 @@ plugins.mutation(named("dare", 0))
     assert named_operator("dare", 2) is CROSSOVERS["dare"]
 
 
+def test_a_decorator_with_a_name_in_brackets_is_refused_with_how_to_write_it() -> None:
+    with pytest.raises(PluginError, match="the decorator of a mutation got 'mine': write it without brackets above"):
+        plugins.mutation("mine")
+
+
 def test_a_module_may_be_imported_again(module: str) -> None:
     plugins.load([module])
     importlib.reload(sys.modules[module])
