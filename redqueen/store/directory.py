@@ -211,11 +211,10 @@ class RunDirectory:
         try:
             yield
         except BaseException as error:
-            stopped = isinstance(error, KeyboardInterrupt)
-            said = "" if stopped else (str(error).strip() or type(error).__name__)
+            said = "" if isinstance(error, KeyboardInterrupt) else _last_words(error)
             # A full disk may be the reason, and then it must stay the error.
             with suppress(OSError):
-                write_json(self.stop_file, {"error": said.splitlines()[-1] if said else ""})
+                write_json(self.stop_file, {"error": said})
             raise
 
     def saved(self) -> list[int]:
@@ -318,6 +317,14 @@ def occupied(path: Path, besides: str = "") -> bool:
     The file called `besides` does not count.
     """
     return path.exists() and (not path.is_dir() or any(entry.name != besides for entry in path.iterdir()))
+
+
+def _last_words(error: BaseException) -> str:
+    """Returns the last line of what an error says, with its class if it is none of ours, which are sentences."""
+    said = (str(error).strip().splitlines() or [""])[-1]
+    if isinstance(error, UserError):
+        return said
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def _is_of_a_start(name: str) -> bool:

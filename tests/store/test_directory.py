@@ -177,6 +177,9 @@ def test_why_a_session_ended_is_kept_until_the_next_one(run: RunDirectory) -> No
     with pytest.raises(AssertionError), run.stop_kept():
         raise AssertionError
     assert json.loads(run.stop_file.read_text()) == {"error": "AssertionError"}
+    with pytest.raises(ZeroDivisionError), run.stop_kept():
+        raise ZeroDivisionError("division by zero")
+    assert json.loads(run.stop_file.read_text()) == {"error": "ZeroDivisionError: division by zero"}
     with run.stop_kept():
         assert not run.stop_file.exists()
     assert not run.stop_file.exists()

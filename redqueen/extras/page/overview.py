@@ -92,8 +92,8 @@ def _gain(lines: Sequence[Line]) -> dict[str, Any]:
         means = [mean_gain(scores) for scores in students]
         curves.insert(0, {"label": "mean of the students", "values": [0.0, *means, *beyond]})
     note = (
-        "Right answers on held-out problems, which nobody is trained or selected by: percentage points from the start, "
-        "with 95 % intervals over problems. A student is better if its band is above 0."
+        "Right answers on held-out problems, on which no member is trained or selected: percentage points from the "
+        "start, with 95 % intervals over problems. A student is better if its band is above 0."
     )
     # A line that stays at 0, without an interval, is an empty chart to a reader.
     curves = [curve for curve in curves if any(map(any, (curve.get(key, ()) for key in ("values", "low", "high"))))]

@@ -93,7 +93,8 @@ def _next(run: LiveRun, now: Course) -> list[dict[str, str]]:
     """Returns the commands that a person is most likely to want next, the first one first."""
     path = quoted(run.directory.path)
     read = ("Read its tasks in a terminal", f"redqueen show {path}")
-    resume = ("Go on from the last checkpoint", f"redqueen train --resume {path}")
+    plugins = " --load-plugins" if run.config().plugins else ""
+    resume = ("Go on from the last checkpoint", f"redqueen train --resume {path}{plugins}")
     use = [
         ("Evaluate it on held-out problems", f"redqueen eval {path} base"),
         ("Ask its students something", f"redqueen ask {path}"),

@@ -14,7 +14,7 @@ from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.extras.page.live_run import LiveRun, UnknownError
 from redqueen.method.prompts import taken_apart
-from redqueen.method.seeds import AUTHOR
+from redqueen.method.seeds import AUTHOR, OWN
 from redqueen.records import Kind, Status
 from redqueen.store.archive import queries, search
 from redqueen.store.archive.queries import Sort, TaskQuery
@@ -274,29 +274,34 @@ def example(run: LiveRun) -> dict[str, object] | None:
 def _example(run: LiveRun, row: TaskRow, attempts: Sequence[AttemptRow]) -> dict[str, object]:
     kind = find_or_plain(row.kind)
     task = row.task()
-    counts = Counter((attempt.status, _answer(run, attempt, row.kind)) for attempt in attempts)
+    found = [(attempt.status, *_work_and_answer(run, attempt, row.kind)) for attempt in attempts]
+    counts = Counter((status, answer) for status, _, answer in found)
+    # Equal answers stand for one of them: the first one's work is shown.
+    works = {(status, answer): work for status, work, answer in reversed(found)}
     return {
         "id": row.id,
         "step": row.step,
         "kind": f"{row.kind}: {kind.title}",
-        "author": "" if row.author == AUTHOR else row.author,
+        "author": {AUTHOR: "", OWN: "you"}.get(row.author, row.author),
         "question": kind.write_question(task),
         "answer": kind.recorded_answer(task),
         "solved": sum(attempt.status == "correct" for attempt in attempts),
         "attempts": len(attempts),
         "answers": [
-            {"status": status, "text": text, "count": count}
-            for (status, text), count in counts.most_common(MOST_ANSWERS)
+            {"status": each[0], "work": works[each], "text": each[1], "count": count}
+            for each, count in counts.most_common(MOST_ANSWERS)
         ],
         "more": max(0, len(counts) - MOST_ANSWERS),
     }
 
 
-def _answer(run: LiveRun, attempt: AttemptRow, kind: Kind) -> str:
-    """Returns an attempt's answer without its work, as `redqueen show` prints it."""
+def _work_and_answer(run: LiveRun, attempt: AttemptRow, kind: Kind) -> tuple[str, str]:
+    """Returns an attempt's work, which most formats have none of, and its answer as `redqueen show` prints it."""
     prompts = run.config().model.prompts
-    written = attempt.text if prompts == "completion" else taken_apart(prompts, kind, attempt.text).answer or ""
-    return answer_text(written, kind)
+    if prompts == "completion":
+        return "", answer_text(attempt.text, kind)
+    parts = taken_apart(prompts, kind, attempt.text)
+    return parts.work, answer_text(parts.answer or "", kind)
 
 
 def task_with_way(run: LiveRun, name: str) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from pathlib import Path
@@ -54,6 +55,21 @@ def test_a_fixed_task_is_nobodys_and_examples_are_counted_from_one(watched: Path
     assert fixed["fixed"]
     assert {attempt["detail"] for attempt in fixed["attempts"]} == {"hidden example 1 differs"}
     assert {attempt["detail"] for attempt in ask(page(run), "task", id=other)["attempts"]} == {"the output differs"}
+
+
+def test_the_example_shows_the_work_of_an_answer_apart_from_it(watched: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(watched / "first", tmp_path / "run"))
+    config = json.loads((run / "config.json").read_text())
+    config["model"]["prompts"] = "work"
+    (run / "config.json").write_text(json.dumps(config))
+    archive = sqlite3.connect(run / "run.sqlite")
+    with archive:
+        archive.execute("UPDATE tasks SET author = 'own'")
+        archive.execute("UPDATE attempts SET text = ?", ["\nx = 1\nreturn x + 3 -> 4"])
+    archive.close()
+    example = ask(page(run), "overview")["example"]
+    assert example["author"] == "you"
+    assert {(each["work"], each["text"]) for each in example["answers"]} == {("x = 1\nreturn x + 3", "4")}
 
 
 def test_a_resumed_run_has_a_session_more(watched: Path, tmp_path: Path) -> None:

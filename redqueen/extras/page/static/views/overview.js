@@ -55,7 +55,7 @@ function progress(state) {
   const last = written === null ? "" : `The last step ended ${ago(written)}.`;
   const took = `${step} steps took ${clock(seconds)}.`;
   if (course === "finished") return ["finished", `${took} ${last}`, "good"];
-  if (course !== "running") return [`${course} after step ${step} of ${steps}`, last, "bad"];
+  if (course !== "running") return [step ? `${course} after step ${step} of ${steps}` : `${course} in step 1`, last, "bad"];
   if (!step && !now) return ["starting", "The base is loaded.", "open"];
   const present = now ? [h("span", { "data-now": "" }, now), ". "] : [];
   if (!step) return ["in step 1", present, "good"];
@@ -72,9 +72,9 @@ function glance(example, page) {
 function task({ id, step, kind, author, question, answer: right, solved, attempts, answers: given, more }, page) {
   const link = page.link("/task", { id });
   const by = author ? `by ${author}` : "fixed";
-  const lines = given.map(({ status, text, count }) => [
+  const lines = given.map(({ status, work, text, count }) => [
     h("dt", { class: status === "correct" ? "good" : "soft" }, `${count} × ${status}`),
-    h("dd", {}, h("code", {}, text || "(nothing)")),
+    h("dd", {}, work.trim() && h("div", { class: "soft" }, h("code", {}, work.trim())), h("code", {}, text || "(nothing)")),
   ]);
   return h(
     "section",
