@@ -188,7 +188,7 @@ class Conversation:
         show_answers(self.console, AnsweredTask(found=self.table.found, task=task, answers=answers))
 
     def _propose(self, kind: str) -> None:
-        """Lets a teacher write a task, and whoever is asked answer it."""
+        """Lets a teacher write a task, and the member that is asked answer it."""
         if kind not in self.table.config.game.kinds:
             raise UserError(f"propose {kind}: choose one of {', '.join(self.table.config.game.kinds)}")
         asked = self.table.found

@@ -63,7 +63,7 @@ Of {selected.total} valid tasks of the run, these are not here: {left_out(select
 
 ## Licence
 
-None is given. Whoever publishes this folder chooses one and adds it to the head of this file (`license: ...`); the base
+None is given. Choose one when you publish this folder, and add it to the head of this file (`license: ...`); the base
 model's licence may say something about its outputs.
 """
 

@@ -19,7 +19,7 @@ _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 def hub(name: str | None) -> Any:
     """Returns the hub's library if something is to be published as `name`, before anything is written.
 
-    Raises UserError if `name` is no USER/NAME, if nobody is logged in or if the library is not installed.
+    Raises UserError if `name` is no USER/NAME, if you are not logged in or if the library is not installed.
     """
     if name is None:
         return None

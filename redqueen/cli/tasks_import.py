@@ -105,7 +105,7 @@ def _after_seeds(own: OwnTasks, out: Path) -> list[str]:
             f"{silent} of them have no message, which {INDUCTION.name} tasks need: '{NO_MESSAGE}' stands there. With a "
             f"message in its place, {INDUCTION.name} can be played too"
         )
-    # A task that only says "see the examples" teaches nobody, so the command that is offered leaves the kind out.
+    # A task that only says "see the examples" teaches nothing, so the command that is offered leaves the kind out.
     kinds = f" game.kinds={DEDUCTION.name},{ABDUCTION.name}" if silent else ""
     return [*lines, f"train on them: redqueen train game.seeds={quoted(out)}{kinds}"]
 

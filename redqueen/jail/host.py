@@ -15,7 +15,7 @@ def cores() -> int:
 
 
 def hear_of_children() -> None:
-    """Has the kernel say how child processes end. Whoever started this process may have set that it does not."""
+    """Has the kernel say how child processes end. Its parent may have set that it does not."""
     # Only the main thread may. In another one the sandbox says that it does not start, and why.
     ignored = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
     if ignored and threading.current_thread() is threading.main_thread():

@@ -109,7 +109,7 @@ class Zygote:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        # Other mothers, and children that nobody has waited for.
+        # Other mothers, and children that were not waited for.
         with contextlib.suppress(ChildProcessError):
             while True:
                 os.waitid(os.P_PGID, self.process.pid, os.WEXITED)

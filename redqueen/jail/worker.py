@@ -99,7 +99,7 @@ class Worker:
     def begin(self, job: Job, work: bytes) -> None:
         """Starts the first child of a job. `runs` must follow, perhaps in another thread.
 
-        Whoever hands a worker over does this, so that the worker does not stand still until the other thread wakes.
+        The thread that hands a worker over does this, so that the worker does not wait until the other one wakes.
         """
         # An interpreter that is not there yet takes long to start, and one that has failed is the other thread's to
         # report.

@@ -109,7 +109,7 @@ class AskingTable:
         def submit(_: int, completion: Completion) -> Future[Verdict]:
             if task.author != YOU or not find(task.kind).runs_program:
                 return submit_attempt(self.verifier, play.prompts, task, completion)
-            # Nobody has an input that gives a person's output, so the program cannot be asked for it again.
+            # There may be no input that gives a person's output, so the program cannot be asked for it again.
             answer = play.prompts.read_attempt(task.kind, completion.text)
             judged = replace(find(task.kind).answer(task.program, task.pairs, answer), inputs=())
             verdict = cut_off(completion)

@@ -156,7 +156,7 @@ def proven_first(
     """
     ranked = fittest_first(members, role, settings, step, fitness)
     trial = max(1, settings.evolution.burn_in)
-    # The sort is stable: within a group the order of fitness stays. If nobody has finished its burn-in, those that
+    # The sort is stable: within a group the order of fitness stays. If no member has finished its burn-in, those that
     # played at all come first.
     return sorted(ranked, key=lambda member: (member.trials < trial, member.trials == 0))
 

@@ -97,8 +97,8 @@ class SelfPlay:
             requests += self.attempt_requests(one.student, one.task, self.pose(one.task), attempts)
         completions = sample_stream(self.sampler, requests, judging.submit, len(assignments) * attempts)
         attempted = judging.attempted(completions)
-        # Nobody gains by a fixed task that is solved by chance, so attempts at one are judged again only if they were
-        # lost.
+        # No teacher gains by a fixed task that is solved by chance, so attempts at one are judged again only if they
+        # were lost.
         at_fixed = len(posed) * attempts
         practised = recovered(self.verifier, self.prompts, attempted[:at_fixed])
         played = settled(self.verifier, self.prompts, attempted[at_fixed:], self.seed)

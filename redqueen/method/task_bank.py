@@ -217,7 +217,7 @@ def _identity(task: Task) -> tuple[str, ...]:
 
 
 def _shuffled(tasks: Sequence[Task], rng: random.Random) -> Iterator[Task]:
-    """Yields the tasks in random order. Draws no number for a task that nobody asks for, and copies nothing."""
+    """Yields the tasks in random order. Draws no number for a task that is not asked for, and copies nothing."""
     # Fisher and Yates' shuffle from the end, of which only what was moved is remembered: a few of thousands are taken.
     moved: dict[int, Task] = {}
     for last in range(len(tasks) - 1, -1, -1):

@@ -64,7 +64,7 @@ class Players:
     """What a run plays with."""
 
     policy: MemberPolicy
-    """Without members yet. Whoever uses it closes it."""
+    """Without members yet. The caller closes it."""
     base: BaseFacts
     verifier: Verifier
     spread: Spread = map

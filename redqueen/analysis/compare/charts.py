@@ -134,8 +134,8 @@ def _points(run: ComparedRun, panel: str, label: str) -> list[tuple[int, float |
 
 KEY = "held-out-gain"
 _NOTE = (
-    "Right answers on held-out problems, on which no member is trained or selected: percentage points from the start of "
-    "the run, as the mean of its living students. An interval over seeds leaves out what all seeds share: the "
+    "Right answers on held-out problems, on which no member is trained or selected: percentage points from the start "
+    "of the run, as the mean of its living students. An interval over seeds leaves out what all seeds share: the "
     "problems, and the start's one answer to each."
 )
 

@@ -100,7 +100,7 @@ EXPR = Expr()
 class _Unreserved(TaskKind):
     """A kind that refuses tasks similar to reserved ones.
 
-    So much of the language is reserved that a teacher soon writes such a task by chance. Nobody may be trained on it.
+    So much of the language is reserved that a teacher soon writes such a task by chance. No member may train on it.
     """
 
     def job(self, draft: Draft) -> Job | Outcome:

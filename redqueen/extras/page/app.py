@@ -108,7 +108,7 @@ def make_app(folder: Folder) -> Starlette:
     )
 
 
-# The endpoints are ordinary functions, which Starlette runs in threads: a slow query holds up nobody else.
+# The endpoints are ordinary functions, which Starlette runs in threads: a slow query does not hold up the others.
 def _page(request: Request) -> Response:
     del request
     return FileResponse(STATIC / "index.html")

@@ -183,7 +183,7 @@ class Folder:
             where = Path(folder).relative_to(self.path)
             if "config.json" in files:
                 names.append(where.as_posix())
-            # A run holds checkpoints and no runs; hidden folders are nobody's runs.
+            # A run holds checkpoints and no runs; hidden folders are not runs.
             too_deep = len(where.parts) >= _DEPTH
             below[:] = [] if too_deep or "config.json" in files else sorted(n for n in below if n[0] != ".")
         return names

@@ -81,8 +81,8 @@ def views(run: LiveRun) -> dict[str, object]:
 def tasks(run: LiveRun) -> dict[str, list[dict[str, Any]]]:
     """Returns tasks as `redqueen.extras.page.task.task_view` gives them.
 
-    The `best` are those that paid their teachers most, the newest first, and none where nobody is paid; the `typical`
-    are drawn at random from the last quarter of the steps, always the same ones.
+    The `best` are those that paid their teachers most, the newest first, and none where no teacher is paid; the
+    `typical` are drawn at random from the last quarter of the steps, always the same ones.
     """
     last = run.lines()[-1]["step"]
     late = TaskQuery(first=last - last // 4 + 1) if last >= 4 else TaskQuery()
@@ -103,7 +103,7 @@ def tasks(run: LiveRun) -> dict[str, list[dict[str, Any]]]:
 _CAUTION = (
     "The curves are in sample: measured on the tasks that the members train on. Ratings and fitness are relative to "
     "the opponents that were met: if both sides improve alike, they stand still. What the students can do on programs "
-    "that nobody trained on is what <code>redqueen eval RUN</code> measures."
+    "that no member was trained on is what <code>redqueen eval RUN</code> measures."
 )
 
 

@@ -147,7 +147,7 @@ class ClusterPolicy(MemberPolicy):
         return self._learn({}, self._by_member(samples), progress, lr)
 
     def begin_update(self, samples: Sequence[Sample]) -> Callable[[], list[MemberUpdate]]:
-        """A replica samples as soon as it has computed its own members' gradients, and waits for nobody else's."""
+        """A replica samples once it has computed its own members' gradients, and does not wait for other replicas."""
         by_member = self._by_member(samples)
         actors = self.replicas.actors
         shares = self._by_owner(sorted(by_member), by_member)

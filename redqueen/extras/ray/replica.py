@@ -48,7 +48,7 @@ class MemberState:
     version: int
     slot: int
     optimizer: Arrays | None
-    """The optimizer's state, empty before the first update; None where it is not told, or nobody trains the member."""
+    """The optimizer's state, empty before the first update; None where it is not told, or the member is not trained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class Replica:
 
     def close(self) -> None:
         """Ends what the policy has started, also while it works. It may be called before `open` has ended."""
-        # No lock: nobody waits for the work that goes on.
+        # No lock: no caller waits for the work that goes on.
         if hasattr(self, "policy"):
             self.policy.close()
 

@@ -219,7 +219,7 @@ class Replicas:
         if self._recruit is None:
             # If the cluster has no room for it, it starts as soon as there is some.
             recruit = self.cluster.start(Replica, needs=self._needs)
-            # What the others on its machine hold is no longer free, so it shares with nobody.
+            # What the others on its machine hold is no longer free, so it does not share.
             self._recruit = recruit, recruit.call("open", self._settings, 1)
         actor, facts = self._recruit
         if not facts.ready:

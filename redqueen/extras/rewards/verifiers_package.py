@@ -181,6 +181,6 @@ The game itself goes on from here, with two agents: a teacher writes a task and 
 The teacher is paid -1 for what is not a valid task, 0 for an unsolved task, and 1 - the solve rate otherwise.
 
 Asked for: {asked(wanted)}. Of {selected.total} valid tasks of the run, these are not here: {left_out(selected)}.
-Solve rates are in sample: the run's student was trained on the task. No licence is given: whoever publishes this
+Solve rates are in sample: the run's student was trained on the task. No licence is given: the person who publishes this
 package chooses one.
 """

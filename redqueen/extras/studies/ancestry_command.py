@@ -84,7 +84,7 @@ def _teachers(below: Axes, games: Games, matrix: Matrix, verdict: str) -> None:
     columns = len(games.tasks)
     difficulties = [1 - rate for rate in _with_gaps([mean(column) for column in zip(*matrix, strict=True)])]
     below.plot(range(columns), difficulties, color=_TEACHERS, marker="o", ms=3, label="difficulty, all students")
-    below.plot(range(columns), unsolved(games), color=_UNSOLVED, marker="s", ms=3, label="solved by nobody")
+    below.plot(range(columns), unsolved(games), color=_UNSOLVED, marker="s", ms=3, label="solved by no student")
     below.set_xlim(-0.5, columns - 0.5)
     below.set_xticks(range(columns), [""] * columns)
     below.set_ylim(0, 1)
@@ -195,7 +195,7 @@ def show(games: Games, findings: dict[str, Finding]) -> None:
         table.add_column(epoch.steps)
     for epoch, row in zip(games.students, rates(games), strict=True):
         table.add_row(f"{epoch.step} ({', '.join(epoch.adapters)})", *map(percent, row))
-    table.add_row("solved by nobody", *map(percent, unsolved(games)))
+    table.add_row("solved by no student", *map(percent, unsolved(games)))
     table.add_row("tasks", *(f"{len(epoch.tasks)}/{epoch.count}" for epoch in games.tasks))
     console.print(table)
     for name, finding in findings.items():

@@ -118,7 +118,7 @@ def prepare(unrandomised: bool) -> tuple[bytes, Setup]:
         wall = None
     numbers = steady.process_numbers()
     if not mother.traces:
-        # Nobody writes them again.
+        # They are not written again.
         forget_numbers(numbers)
         numbers.clear()
     # Last: objects that are made after the shuffle would lie in plain order again.

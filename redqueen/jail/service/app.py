@@ -122,7 +122,7 @@ class _Service:
         try:
             async with asyncio.timeout(BODY_S):
                 async for chunk in request.stream():
-                    # What was only announced takes nothing: a client that sends no more holds up nobody.
+                    # What was only announced takes nothing: a client that sends no more holds up no other.
                     self._room.take(len(chunk))
                     body += chunk
                     if len(body) > size:
@@ -184,7 +184,7 @@ async def _unless_gone(request: Request, future: Future[Outcome]) -> Outcome | N
         return None
     finally:
         gone.cancel()
-        # Without this an outcome that nobody waits for any more would be reported as an error.
+        # Without this an outcome that no client waits for any more would be reported as an error.
         outcome.cancel()
 
 

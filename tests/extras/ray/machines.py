@@ -63,9 +63,13 @@ class Machines:
         """Adds a machine in place of the second one."""
         self.second = self.nodes.add_node(num_cpus=1)
 
-    def close(self) -> None:
+    def end_policies(self) -> None:
+        """Ends the replicas of all policies that are still open."""
         for policy in self.policies:
             policy.close()
         self.policies.clear()
+
+    def close(self) -> None:
+        self.end_policies()
         self.cluster.close()
         self.nodes.shutdown()

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,17 @@ BIRTHS: dict[str, object] = {
 
 
 @pytest.fixture(scope="module")
-def machines() -> Iterator[Machines]:
+def two_machines() -> Iterator[Machines]:
     opened = Machines()
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def machines(two_machines: Machines) -> Iterator[Machines]:
+    yield two_machines
+    # Replicas that a failed test leaves behind would hold the cores for which the next test waits.
+    two_machines.end_policies()
 
 
 def config(folder: Path, **changes: object) -> Config:
@@ -118,8 +126,9 @@ def test_a_machine_that_is_too_small_to_join_is_left_out(tmp_path: Path, machine
     policy = machines.policy(config(tmp_path))
     policy.replicas.actors[1].kill()
     policy.replicas.mend()
-    real, capacity, lengths = policy.replicas._arguments  # pyright: ignore[reportPrivateUsage]
-    policy.replicas._arguments = (real, capacity * 10**9, lengths)  # pyright: ignore[reportPrivateUsage]
+    settings = policy.replicas._settings  # pyright: ignore[reportPrivateUsage]
+    larger = replace(settings, capacity=settings.capacity * 10**9)
+    policy.replicas._settings = larger  # pyright: ignore[reportPrivateUsage]
     machines.lines.clear()
     deadline = time.monotonic() + 120
     while not machines.lines:

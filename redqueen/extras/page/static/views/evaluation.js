@@ -1,4 +1,4 @@
-// The paper's table: what the base, the single agent and the population solve of problems that nobody trained on.
+// The paper's table: what the base, the single agent and the population solve of problems on which no member was trained.
 
 import { command, h, percent, signed, soft, table } from "../dom.js";
 

@@ -70,7 +70,7 @@ function panels({ rating, games, life }) {
   const scores = new Map(steps.map((step) => [step, []]));
   for (const game of games) if (game.score !== null) scores.get(game.step)?.push(game.score);
   const mean = (list) => (list?.length ? list.reduce((sum, value) => sum + value, 0) / list.length : null);
-  // A score above 0 is the student's; a teacher's curve is turned round, so that up is good for whoever is shown.
+  // A score above 0 is the student's; a teacher's curve is turned round, so that up is good for the member that is shown.
   const sign = life.role === "teacher" ? -1 : 1;
   const drawn = [
     {

@@ -17,7 +17,7 @@ export const operators = {
           "the bar is the mean with its 95 % interval. Fitness is relative to the opponents that were met, so compare operators " +
           "with each other and with the controls, not with 0. Held out is the mean gain of the children over the start.",
       ),
-      ...(parts.length ? parts : [h("p", {}, "Nobody was born yet.")]),
+      ...(parts.length ? parts : [h("p", {}, "No child has been born yet.")]),
     );
   },
 };

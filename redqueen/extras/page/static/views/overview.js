@@ -35,7 +35,7 @@ export const overview = {
   },
 };
 
-/** A card for each question. A report, which shows a run that nobody follows, does not say how far it is. */
+/** A card for each question. A report, whose run has ended, does not say how far it is. */
 function answers({ better, health, winners }, state) {
   return [
     answer("Is it learning?", better.value, better.text, better.tone),

@@ -93,7 +93,7 @@ function refused(proposal) {
 }
 
 function answers({ task: valid }, attempts) {
-  if (!attempts.length) return valid ? [h("h2", {}, "Attempts"), h("p", {}, "Nobody attempted it.")] : [];
+  if (!attempts.length) return valid ? [h("h2", {}, "Attempts"), h("p", {}, "No student has attempted it.")] : [];
   const solved = attempts.filter((attempt) => attempt.status === "correct").length;
   return [
     h("h2", {}, `Attempts: ${solved} of ${attempts.length} correct`),
