@@ -176,7 +176,7 @@ class Actor:
         return Pending(self.ray, getattr(self.handle, method).remote(*values, **named))
 
     def call_split(self, method: str, parts: int, *arguments: Any) -> list[Pending]:
-        """Calls a method that returns a tuple of `parts`, and returns each. Parts that are not asked for never travel."""
+        """Calls a method that returns a tuple of `parts`, and returns each: one that is not asked for never travels."""
         references = getattr(self.handle, method).options(num_returns=parts).remote(*arguments)
         return [Pending(self.ray, reference) for reference in references]
 
