@@ -60,6 +60,7 @@ def test_the_table_is_for_people(report: dict[str, Any], capsys: pytest.CaptureF
     assert "(aim: >= 3.5)" in shown
 
 
+@pytest.mark.slow
 def test_in_a_round_all_contenders_have_the_same_programs() -> None:
     seen: list[list[str]] = []
     ways = [bench.Way("grade", name, lambda draft, name=name: note(name, draft)) for name in ("a", "b")]

@@ -122,6 +122,7 @@ def test_populora_computes_the_same_loss(config: BenchmarkConfig, work: Any) -> 
     assert all(w.grad is not None for w in populora.population.weight_down.values())
 
 
+@pytest.mark.slow
 def test_nothing_ends_a_row_early(work: Any) -> None:
     ours, _, _ = work
     texts = workload.prompts(ours.base, 6, 20)

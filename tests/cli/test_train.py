@@ -147,6 +147,7 @@ def test_a_finished_run_can_be_extended(finished: Path, tmp_path: Path) -> None:
     assert json.loads((run / "config.json").read_text())["run"]["steps"] == 3
 
 
+@pytest.mark.slow
 def test_a_run_keeps_its_number_format_on_a_processor_that_has_another_one(
     tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,6 +204,7 @@ def test_ctrl_c_drops_the_step_and_says_how_to_resume(tmp_path: Path, model: str
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_sigterm_stops_like_ctrl_c(tmp_path: Path, model: str) -> None:
     run = tmp_path / "run"
     with started("train", "--run", str(run), "--steps", "5000", "--model", model, *SMALL) as process:

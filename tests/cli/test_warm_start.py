@@ -18,6 +18,7 @@ QUICK = ("--steps", "2,1", "--proposals", "2", "--lessons", "2", "--lr", "0.01",
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.slow
 def test_it_writes_an_adapter_with_its_record_from_which_a_run_can_start(tmp_path: Path, model: str) -> None:
     out = tmp_path / "warm"
     done = redqueen("warm-start", str(out), *SMALL, "--model", model, *QUICK)

@@ -61,6 +61,7 @@ def double(size: int, path: str) -> None:
     SharedBlock(size, path).allocate((4,), torch.float32).mul_(2)
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_another_process_writes_into_it() -> None:
     block = SharedBlock(padded(16))

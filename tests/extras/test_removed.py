@@ -67,6 +67,7 @@ def test_every_extra_has_a_command_that_needs_it() -> None:
     assert set(NEEDED) == set(EXTRAS)
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_what_needs_a_deleted_extra_says_so_in_a_line(bare: Path, extra: str) -> None:

@@ -17,6 +17,7 @@ from benchmarks.gpu.real_run import run_real
 from tests import tiny
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "lines"),
     [

@@ -59,7 +59,7 @@ def test_every_recipe_for_a_gpu_has_a_known_base() -> None:
         assert config.sampling.batch_rows == config.sampling.prefill_tokens == config.learning.batch_tokens == 0
 
 
-@pytest.mark.parametrize("references", [2, 4, 6])
+@pytest.mark.parametrize("references", [2, *(pytest.param(many, marks=pytest.mark.slow) for many in (4, 6))])
 def test_without_a_tokenizer_prompts_are_not_taken_to_be_shorter_than_they_are(references: int) -> None:
     if cached() is None:
         pytest.skip("the bundled model is not converted yet")

@@ -173,6 +173,7 @@ def test_work_is_divided_evenly_and_in_order(costs: list[float], workers: int) -
     assert max(loads) - min(loads) <= max(costs, default=0.0) + 1e-6
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_is_one_clear_error(config: ModelConfig, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(f"""

@@ -81,6 +81,7 @@ def test_a_program_gets_its_grade(grader: EvalPlusGrader, program: str, status: 
     assert bool(grade.detail) == (status != "correct")
 
 
+@pytest.mark.slow
 def test_an_endless_loop_ends_at_the_limit(grader: EvalPlusGrader) -> None:
     grade = grader.grade(problem(ROW), "def double(xs):\n    while True:\n        pass")
     assert grade.status == "timeout"

@@ -61,6 +61,7 @@ def text_for(prompt: str) -> str:
     return "def f(x):\n    return 7\nf(1)" if prompt.startswith("#") else f"SELECT max(a) FROM t\n{ONE}"
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_a_run_plays_python_and_sql(
     tmp_path: Path, verifier: LocalVerifier, capsys: pytest.CaptureFixture[str]

@@ -99,6 +99,7 @@ def test_controls_and_curves(toy_replay: Callable[..., Replay], saved: Checkpoin
     assert one["svd_spectral"].kl != two["svd_spectral"].kl, "seeds differ"
 
 
+@pytest.mark.slow
 def test_no_result_depends_on_the_other_members_and_all_can_be_repeated(
     toy_replay: Callable[..., Replay], saved: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +183,7 @@ def test_the_figure_has_a_panel_for_each_operator(tmp_path: Path) -> None:
 QUICK = ("--seeds", "2", "--updates", "2", "--tasks", "3")
 
 
+@pytest.mark.slow
 def test_the_command(played: Path, tmp_path: Path) -> None:
     done = redqueen("retention", str(played), *QUICK, "--json", "--figure", str(tmp_path / "r.svg"))
     assert done.returncode == 0, done.stderr
