@@ -7,6 +7,7 @@ import codecs
 import gzip
 import inspect
 import json
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -137,6 +138,8 @@ def read_rows(file: Path) -> Iterator[dict[str, Any] | str]:
 
     Raises UserError if the file cannot be read or has another ending.
     """
+    if file.is_dir() and not is_exported(file):
+        raise UserError(f"{file} holds no tasks: give a file, or a folder that has {FOLDER_FILE}")
     if file.is_dir():
         file = file / FOLDER_FILE
     if not is_rows(file):
@@ -179,6 +182,8 @@ def _check_lines(file: Path, head: bytes) -> None:
         raise UserError(f"{file} is no text in UTF-8: save it in that encoding, not packed")
     if first == "{" or first.startswith("["):
         raise UserError(f"{file} is not one JSON object a line, but one value over the whole file: write a row a line")
+    if not first.startswith("{") and re.search(r"[^\s,;\t][,;\t]", first):
+        raise UserError(f"{file} looks like CSV, not one JSON object a line: write its rows as JSON (docs/YOUR_TASKS.md)")
 
 
 def _row(line: bytes) -> dict[str, Any] | str:
