@@ -175,9 +175,8 @@ def evaluate(
 ) -> None:
     """Score adapters and the base on held-out problems.
 
-    By default these are the reserved programs, on which no run trains, and "own": what a run has held out of your own
-    tasks. All targets answer the same problems, side by side. docs/EVALUATION.md lists the benchmarks and where their
-    data come from.
+    By default these are the reserved programs, on which no run trains, and "own": what a run held out of your tasks.
+    All targets answer the same problems, side by side. docs/EVALUATION.md lists benchmarks, and where their data are.
     """
     _check_member(targets, members)
     from redqueen.evals.benchmarks.registry import chosen

@@ -31,6 +31,10 @@ def grown(file: Path, overrides: Sequence[str], steps: int | None, model: str | 
     """
     if not file.exists():
         raise UserError(f"{file} does not exist: give a file of tasks or programs (docs/YOUR_TASKS.md)")
+    for word in overrides:
+        key = word.partition("=")[0].strip().lstrip("-")
+        if key in ("game.seeds", "game.tasks"):
+            raise UserError(f"{key} is what {file} becomes here: leave it out, or use redqueen train grow {word}")
     # A wrong setting is told before minutes of work.
     configure(["grow", *overrides], steps, model)
     if not file.is_dir() and is_rows(file) and not _is_imported(file):

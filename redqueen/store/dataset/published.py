@@ -70,9 +70,7 @@ class Form:
 
     def missing(self, fields: Fields) -> list[str]:
         """Returns the columns that a row does not have, or that are null."""
-        return [
-            column for column in self.columns if all(fields.get(name) is None for name in column.split("|"))
-        ]
+        return [column for column in self.columns if all(fields.get(name) is None for name in column.split("|"))]
 
 
 def form_of(fields: Fields) -> Form:
@@ -144,7 +142,7 @@ def _listed_tests(tests: object) -> object:
         return cast("list[Any]", listed)
     asserts = [] if listed is not None or "assert" not in tests else _assertions(tests)
     if not asserts:
-        raise BadRowError('"tests" is one text, and neither a JSON list of tests nor lines `assert f(1) == 2`: give a list')
+        raise BadRowError('"tests" is one text, neither a JSON list nor lines such as `assert f(1) == 2`: give a list')
     return asserts
 
 
