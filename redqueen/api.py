@@ -227,10 +227,8 @@ class Run:
         from redqueen.members.question import checked_question
         from redqueen.run.session import Listener
 
-        if not isinstance(question, str):
-            raise UserError(f"a question is one text, not {_kind(question)}: join its lines with \\n")
         allowed = Permissions(load_plugins)
-        lines = checked_question(self.path, member, [question], step, allowed)
+        lines = checked_question(self.path, member, [_one_text(question)], step, allowed)
         answered = asked(self.path, member, lines, step, attempts, allowed, Listener())
         return [
             Answer(text=completion.text, status=verdict.status, detail=verdict.detail)
@@ -348,6 +346,13 @@ def _settings(settings: object) -> Settings:
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
         raise ConfigError(f'settings are a mapping such as {{"run.steps": 20}}, not {_kind(given)}')
     return given
+
+
+def _one_text(question: object) -> str:
+    """Returns a question. Raises UserError if it is no text."""
+    if not isinstance(question, str):
+        raise UserError(f"a question is one text, not {_kind(question)}: join its lines with \\n")
+    return question
 
 
 def _kind(value: object) -> str:

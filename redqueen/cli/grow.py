@@ -74,8 +74,7 @@ def introduce_own(game: GameConfig, evals: EvalsConfig, population: PopulationCo
     source, tasks = _own_tasks(game)
     programs = {(likeness_of(task), fingerprint_of(task)) for task in tasks}
     alike = {likeness for likeness, _ in programs}
-    share = evals.own if evals.every else 0.0
-    held = held_out_of(programs, share)
+    held = held_out_of(programs, evals.held_out_share)
     held_out = sum(likeness in held for likeness, _ in programs)
     console.print(
         f"found: {len(programs)} different programs in {source}, {len(alike)} up to names and constants; they are "

@@ -180,8 +180,8 @@ co-evolution with Red Queen {__version__} on {about_base(base)}.
 `--env.taskset.kinds`, `--env.taskset.least-solved` and `--env.taskset.most-solved` choose tasks.
 
 What is asked: {kinds}. `correct` is 1 for a right answer and 0 for any other; the metric `malformed` is 1 where there
-was none. Answers and programs are judged in Red Queen's jail, on this machine. A fault of the machine is an error and no
-reward.
+was none. Answers and programs are judged in Red Queen's jail, on this machine. A fault of the machine is an error and
+no reward.
 
 The game itself goes on from here, with two agents: a teacher writes a task and a student attempts it.
 

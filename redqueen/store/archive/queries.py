@@ -65,8 +65,8 @@ class Line:
 
 
 _COLUMNS = (
-    "p.id, p.step, p.kind, COALESCE(t.author, p.teacher), m.student, p.status, p.reward, t.rho, t.novel, c.reached_nodes, p.tokens, "
-    "COALESCE(t.program, p.text), COALESCE(t.message, '')"
+    "p.id, p.step, p.kind, COALESCE(t.author, p.teacher), m.student, p.status, p.reward, t.rho, t.novel, "
+    "c.reached_nodes, p.tokens, COALESCE(t.program, p.text), COALESCE(t.message, '')"
 )
 
 

@@ -17,7 +17,7 @@ from redqueen.jail import Call, Outcome, Script
 from redqueen.records import Verdict
 from redqueen.tasks.python.seeds import reserved
 from redqueen.tasks.tested.row_tests import test_of as read_test
-from tests.cli.archived import ADDS, archived, archived_tests
+from tests.cli.archived import archived, archived_tests
 
 ADD = "def f(x):\n    return x + 3"
 TASKS = [
