@@ -123,24 +123,19 @@ def _cruxeval(fields: Fields) -> OwnRow:
 
 
 def _prompt_and_tests(fields: Fields) -> OwnRow:
+    tests, programs = fields["tests"], _programs(fields, "program", "solution", "code")
+    if isinstance(tests, str) and not tests.lstrip().startswith("["):
+        return _tested(_in_lines(tests), programs, _text(fields, "prompt"))
     try:
-        tests = tests_of(_listed_tests(fields["tests"]), PROGRAMS.limits)
+        read = tests_of(tests, PROGRAMS.limits)
     except ValueError as error:
         raise BadRowError(f'"tests": {error}') from None
-    return _tested(tests, _programs(fields, "program", "solution", "code"), _text(fields, "prompt"))
+    return _tested(read, programs, _text(fields, "prompt"))
 
 
-def _listed_tests(tests: object) -> object:
-    """Returns the tests of a row, of which a single text may hold all: a JSON list, or lines of `assert`."""
-    if not isinstance(tests, str):
-        return tests
-    try:
-        listed = from_json(tests, "it")
-    except ValueError:
-        listed = None
-    if isinstance(listed, list):
-        return cast("list[Any]", listed)
-    asserts = [] if listed is not None or "assert" not in tests else _assertions(tests)
+def _in_lines(tests: str) -> list[str]:
+    """Returns the assertions of a text. Raises BadRowError if it has none."""
+    asserts = _assertions(tests) if "assert" in tests else []
     if not asserts:
         raise BadRowError('"tests" is one text, neither a JSON list nor lines such as `assert f(1) == 2`: give a list')
     return asserts
