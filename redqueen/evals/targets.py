@@ -89,7 +89,9 @@ def own_tasks(entrants: Sequence[Entrant]) -> tuple[Task, ...]:
     first = next(iter(given))
     for target, tasks in given.items():
         if not tasks:
-            raise UserError(f"{target} has held out none of your tasks (evals.own, evals.every): leave '{OWN}' out")
+            raise UserError(
+                f"{target} has held out none of your tasks (evals.own, evals.every), which '{OWN}' would ask"
+            )
         if tasks != given[first]:
             raise UserError(f"{target} has held out others of your tasks than {first}: evaluate it alone")
     return given[first] or ()

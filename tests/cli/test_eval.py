@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -74,6 +75,7 @@ def test_what_a_run_has_held_out_of_your_tasks_is_asked_as_in_training(tmp_path:
     assert done.returncode == 0, done.stderr
     assert "YOUR held-out tasks: 3 of 20 problems" in done.stdout
     assert "reserved: 3 of 210 problems" in done.stdout
+    assert {"reserved code_o", "own code_o"} <= set(re.split(r"\s{2,}", done.stdout.replace("\n", "  ")))
     with closing(sqlite3.connect(out / "samples.sqlite")) as samples:
         answered = {row[0] for row in samples.execute("SELECT problem FROM samples WHERE benchmark = 'own'")}
     assert answered == asked
@@ -85,7 +87,7 @@ def test_what_a_run_has_held_out_of_your_tasks_is_asked_as_in_training(tmp_path:
     assert done.returncode == 0, done.stderr
     done = redqueen("eval", str(run), str(other), "--benchmarks", "own")
     assert done.returncode == 2
-    assert f"{other} has held out none of your tasks (evals.own, evals.every): leave 'own' out" in done.stderr
+    assert f"{other} has held out none of your tasks (evals.own, evals.every), which 'own' would ask" in done.stderr
     done = redqueen("eval", str(other), "--limit", "3")
     assert done.returncode == 0, done.stderr
     assert "only the reserved programs are asked: " in done.stderr

@@ -80,7 +80,7 @@ def test_tasks_with_tests_are_posed_and_judged_in_every_form(tmp_path: Path) -> 
     assert "add(0, 9)" not in rows[1]["prompt"][0]["content"]
     answers = [fenced("python", program) for program in right]
     assert solved([said(text) for text in answers], **columns(rows)) == [1.0, 1.0, 1.0]
-    assert solved([said(text) for text in answers[::-1]], **columns(rows)) == [-0.5, -0.5, -0.5]
+    assert solved([said(text) for text in (*answers[1:], answers[0])], **columns(rows)) == [-0.5, -0.5, -0.5]
     texts = task_rows(run, "completion")
     assert texts[1]["prompt"].endswith("def add(")
     written = [program.removeprefix(row["opening"]) for row, program in zip(texts, right, strict=True)]
