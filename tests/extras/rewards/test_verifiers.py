@@ -19,7 +19,7 @@ from tests.cli.running import redqueen
 from tests.extras.rewards.chat_server import chat_server
 
 pytest.importorskip("verifiers.v1", reason="verifiers is not installed: make test-verifiers")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
