@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import html
+import reprlib
 import shlex
 import sys
 from collections.abc import Generator, Mapping, Sequence
@@ -16,9 +17,10 @@ from typing import Any, Literal, Self
 
 from redqueen.base.machine import set_library_defaults
 from redqueen.base.optional import require
-from redqueen.config import Config, EvolutionSettings
+from redqueen.config import Config, ConfigError, EvolutionSettings
 from redqueen.config.keys import as_text
 from redqueen.config.recipes import configured
+from redqueen.errors import UserError
 from redqueen.records import Status, Verifier
 from redqueen.store.allowed import Permissions, with_own_parts
 from redqueen.store.archive.reader import ArchiveReader
@@ -108,7 +110,7 @@ class Run:
         memory; KeyboardInterrupt if it was stopped.
         """
         set_library_defaults()
-        config = configured(recipe, settings or {})
+        config = configured(recipe, _settings(settings))
         from redqueen.run.session import start
 
         with _attached(config.run.steps, recorders, verifier, progress=progress) as attached:
@@ -226,7 +228,7 @@ class Run:
         from redqueen.run.session import Listener
 
         allowed = Permissions(load_plugins)
-        lines = checked_question(self.path, member, [question], step, allowed)
+        lines = checked_question(self.path, member, [_one_text(question)], step, allowed)
         answered = asked(self.path, member, lines, step, attempts, allowed, Listener())
         return [
             Answer(text=completion.text, status=verdict.status, detail=verdict.detail)
@@ -235,7 +237,7 @@ class Run:
 
     def evaluate(
         self,
-        benchmarks: str | Sequence[str] = ("reserved",),
+        benchmarks: str | Sequence[str] | None = None,
         *,
         members: str = "students",
         beside: Sequence[str] = (),
@@ -338,11 +340,31 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
+def _settings(settings: object) -> Settings:
+    """Returns settings as they were given. Raises ConfigError for what is no mapping of keys."""
+    given = {} if settings is None else settings
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise ConfigError(f'settings are a mapping such as {{"run.steps": 20}}, not {_kind(given)}')
+    return given
+
+
+def _one_text(question: object) -> str:
+    """Returns a question. Raises UserError if it is no text."""
+    if not isinstance(question, str):
+        raise UserError(f"a question is one text, not {_kind(question)}: join its lines with \\n")
+    return question
+
+
+def _kind(value: object) -> str:
+    named = "one with other keys" if isinstance(value, Mapping) else f"a {type(value).__name__}"
+    return f"{named} ({reprlib.repr(value)})"
+
+
 def _assignments(settings: Settings | None) -> list[str]:
     """Returns settings as a command line writes them."""
     return [
         f"{key}={as_text(tuple(value) if isinstance(value, list) else value)}"
-        for key, value in (settings or {}).items()
+        for key, value in _settings(settings).items()
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,6 +108,16 @@ def test_a_resumed_run_refuses_what_it_refused_before(tmp_path: Path, verifier: 
     whole = [replace(fixed(number), kind="code_f") for number in range(24)]
     assert [resumed.is_held_out(task) for task in whole] == [play_of.task_bank.is_held_out(task) for task in whole]
     assert 0 < len(planted.held_out) < 12
+
+
+def test_a_task_without_a_program_is_posed_and_never_shown() -> None:
+    bank = TaskBank(10)
+    for number in range(4):
+        task = replace(fixed(number), kind="code_t", message=f"message {number}", pairs=(Pair("f(1)", "1"),) * 2)
+        bank.add(task if number else replace(task, program=""), None)
+    assert len(bank.fixed("code_t")) == 4
+    shown = bank.references("code_t", 9, random.Random(0))
+    assert sorted(task.message for task in shown) == ["message 1", "message 2", "message 3"]
 
 
 def test_what_is_contested_is_wanted_more_and_what_rests_comes_back() -> None:

@@ -35,6 +35,21 @@ def test_one_json_value_over_a_whole_file_is_refused_as_a_file(tmp_path: Path, t
         list(read_rows(file))
 
 
+@pytest.mark.parametrize("text", ["prompt,tests\nAdd.,x\n", '"prompt";"tests"\n', "prompt\ttests\n"])
+def test_rows_of_csv_are_refused_as_a_file(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(text)
+    with pytest.raises(UserError, match="looks like CSV, and not like rows of JSON"):
+        list(read_rows(file))
+
+
+@pytest.mark.parametrize("text", ["{nonsense\n", '{"a": 1, "b"\n', "nonsense\n", "3\n"])
+def test_a_bad_first_row_is_a_bad_row(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(f"\n{text}{ROW}")
+    assert [type(row) for row in read_rows(file)] == [str, dict]
+
+
 def test_rows_with_a_mark_in_front_and_ends_of_windows_are_read(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_bytes(b"\xef\xbb\xbf" + ROW.replace("\n", "\r\n").encode())

@@ -6,11 +6,16 @@ import io
 import json
 import os
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 SMALL = 64 << 20
 """Bytes that a configuration, a record or the table of an evaluation has at most."""
@@ -41,6 +46,42 @@ def read_plain_text(path: Path, most: int = SMALL) -> str:
     Raises OSError for anything else, UnicodeDecodeError if it is no UTF-8.
     """
     return io.TextIOWrapper(io.BytesIO(read_plain(path, most)), encoding="utf-8-sig").read()
+
+
+_TICK_NS = 20_000_000
+"""Two changes of a file within so many nanoseconds may have one time."""
+
+
+def read_once(read: Callable[Concatenate[Path, P], T]) -> Callable[Concatenate[Path, P], T]:
+    """Returns a function of a file whose newest value is kept: a file that has not changed is not read again.
+
+    The value must be one that nobody changes.
+    """
+    kept: dict[object, T] = {}
+
+    @wraps(read)
+    def again(file: Path, *args: P.args, **kwargs: P.kwargs) -> T:
+        key = (_state(file), args, tuple(kwargs.items()))
+        if key in kept:
+            return kept[key]
+        value = read(file, *args, **kwargs)
+        kept.clear()
+        if key[0] is not None:
+            kept[key] = value
+        return value
+
+    return again
+
+
+def _state(file: Path) -> tuple[object, ...] | None:
+    """Returns what differs once a file has changed; None where that cannot be told."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode) or time.time_ns() - found.st_mtime_ns < _TICK_NS:
+        return None
+    return file.absolute(), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def parse_json(text: str | bytes) -> Any:

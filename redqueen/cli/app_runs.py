@@ -29,7 +29,7 @@ def _complete_benchmarks(context: typer.Context, incomplete: str) -> list[str]:
         # The command itself says what is wrong with the module.
         return []
     before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{word}" for word in (*groups(), *names()) if word.startswith(last)]
+    return [f"{before}{comma}{word}" for word in (*groups(), *names(), "own") if word.startswith(last)]
 
 
 @runs.command(epilog=examples.EXPORT)
@@ -135,13 +135,13 @@ def show(
 def evaluate(
     targets: Annotated[list[str], typer.Argument(metavar="TARGET...", help="Runs, PEFT folders, warm-start, base.")],
     benchmarks: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="LIST",
-            help="Names with commas between them, code, maths or all.",
+            help="Names with commas between them, code, maths or all (default: reserved, and own if there are any).",
             autocompletion=_complete_benchmarks,
         ),
-    ] = "reserved",
+    ] = None,
     plugins: Plugins = "",
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The folder of the files (default: the Hugging Face hub).")
@@ -175,21 +175,21 @@ def evaluate(
 ) -> None:
     """Score adapters and the base on held-out problems.
 
-    By default these are the reserved programs, on which no run trains. All targets answer the same problems, side by
-    side. docs/EVALUATION.md lists the benchmarks and where their data come from.
+    By default these are the reserved programs, on which no run trains, and "own": what a run held out of your tasks.
+    All targets answer the same problems, side by side. docs/EVALUATION.md lists benchmarks, and where their data are.
     """
     _check_member(targets, members)
     from redqueen.evals.benchmarks.registry import chosen
 
     # Own benchmarks are known only once their modules are imported.
-    if not plugins:
-        chosen(benchmarks.split(","))
+    if benchmarks is not None and not plugins:
+        chosen(benchmarks.split(","), of_runs=True)
     say_loading()
     from redqueen.cli.eval import as_step, run_eval
     from redqueen.members.evaluating import EvalOptions
 
     wanted = EvalOptions(
-        benchmarks=benchmarks.split(","),
+        benchmarks=None if benchmarks is None else benchmarks.split(","),
         plugins=[module for module in plugins.split(",") if module],
         data=data,
         limit=limit,

@@ -8,6 +8,7 @@ from redqueen import __version__
 from redqueen.base.markup import code, plain, yaml_text
 from redqueen.config import Config
 from redqueen.members.base_names import about_base
+from redqueen.method.seeds import OWN
 from redqueen.store.dataset.files import FOLDER_FILE, column_table
 from redqueen.store.dataset.rows import TaskFilter, TaskRecord, TaskSelection
 from redqueen.tasks.kinds import find_or_plain, is_kind, names_of_languages
@@ -20,12 +21,18 @@ def dataset_card(config: Config, selected: TaskSelection, wanted: TaskFilter) ->
     """Returns the card, with the metadata that the Hugging Face hub reads."""
     records = selected.records
     run = records[0].run
+    own = sum(record.author == OWN for record in records)
+    given = (
+        f"\n\n{own} of them no model wrote: they are the tasks that the run was given (`author` is `{OWN}`)."
+        if own
+        else ""
+    )
     return f"""{_metadata(run, len(records))}
 # Tasks of the run {plain(run)}
 
 {len(records)} small Python tasks with their outputs and solve rates. A language model wrote them while it was
 trained by co-evolution with [Red Queen](https://arxiv.org/abs/2605.16727) {__version__}: teachers write tasks, and
-students solve them.
+students solve them.{given}
 
 **A model wrote these programs, and not all were read. Run them in a sandbox only**, such as `redqueen verify`.
 Inputs and outputs are Python literals: read them with `ast.literal_eval`, never with `eval`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.table import Table
@@ -37,7 +38,10 @@ def member_table(results: Results) -> Cells:
     part_names = [(name, part) for name, cells in results.cells.items() for part in cells[0].parts]
     # With several samples a member may solve more by trying more often: RL may sharpen what it can do already.
     passes = [(name, k) for name, cells in results.cells.items() for k in cells[0].pass_at if k in (4, 16)]
-    rows = [[*head, *(f"{name} pass@{k}" for name, k in passes), *(part for _, part in part_names)]]
+    # Two benchmarks may have parts of one name, as the reserved programs and a run's own tasks do.
+    times = Counter(part for _, part in part_names)
+    parts = [f"{name} {part}" if times[part] > 1 else part for name, part in part_names]
+    rows = [[*head, *(f"{name} pass@{k}" for name, k in passes), *parts]]
     for number, entry in enumerate(results.entries):
         row = [entry.label]
         for column in results.columns():

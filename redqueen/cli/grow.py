@@ -31,6 +31,10 @@ def grown(file: Path, overrides: Sequence[str], steps: int | None, model: str | 
     """
     if not file.exists():
         raise UserError(f"{file} does not exist: give a file of tasks or programs (docs/YOUR_TASKS.md)")
+    for word in overrides:
+        key = word.partition("=")[0].strip().lstrip("-")
+        if key in ("game.seeds", "game.tasks"):
+            raise UserError(f"{key} is what {file} becomes here: leave it out, or use redqueen train grow {word}")
     # A wrong setting is told before minutes of work.
     configure(["grow", *overrides], steps, model)
     if not file.is_dir() and is_rows(file) and not _is_imported(file):
@@ -70,8 +74,7 @@ def introduce_own(game: GameConfig, evals: EvalsConfig, population: PopulationCo
     source, tasks = _own_tasks(game)
     programs = {(likeness_of(task), fingerprint_of(task)) for task in tasks}
     alike = {likeness for likeness, _ in programs}
-    share = evals.own if evals.every else 0.0
-    held = held_out_of(programs, share)
+    held = held_out_of(programs, evals.held_out_share)
     held_out = sum(likeness in held for likeness, _ in programs)
     console.print(
         f"found: {len(programs)} different programs in {source}, {len(alike)} up to names and constants; they are "

@@ -17,7 +17,7 @@ from redqueen.method.questions import write_question
 from redqueen.records import Kind
 from redqueen.store.allowed import NOTHING, Permissions, check_kind, playable
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.archive.rows import AttemptRow
+from redqueen.store.archive.rows import BANK, AttemptRow, written_by
 from redqueen.store.directory import RunDirectory
 from redqueen.store.files import damage_of, printable
 from redqueen.store.tasks import Order, TaskHistory, given_program, proposals, select
@@ -78,7 +78,9 @@ def _name(run: Path, member: str) -> str:
 
 def _print(console: Console, proposed: TaskHistory, prompts: str) -> None:
     row = proposed.proposal
-    head = f"step {row.step}  {row.kind} by {row.teacher} for {proposed.student}  ({row.id})"
+    author = written_by(row.teacher if proposed.task is None else proposed.task.author)
+    by = author if row.teacher == BANK else f"by {author}"
+    head = f"step {row.step}  {row.kind} {by} for {proposed.student}  ({row.id})"
     console.print(Text(printable(head), style="bold"))
     if proposed.task is None:
         if program := given_program(row):
@@ -97,7 +99,8 @@ def _print(console: Console, proposed: TaskHistory, prompts: str) -> None:
             others = f"the other {judged}" if judged < len(task.pairs) else f"all {judged}"
             console.print(Text(f"  shown: the first {shown}, judged on {others}"))
         elif answer:
-            console.print(Text(printable(f"  {row.teacher}'s answer  {answer}")))
+            whose = "the" if row.teacher == BANK else f"{author}'s"
+            console.print(Text(printable(f"  {whose} answer  {answer}")))
         solved = sum(attempt.status == "correct" for attempt in proposed.attempts)
         console.print(_line(f"valid, solved {solved} of {len(proposed.attempts)}", "", row.reward, row.teacher))
         _print_attempts(console, proposed, prompts)
@@ -106,7 +109,8 @@ def _print(console: Console, proposed: TaskHistory, prompts: str) -> None:
 
 def _line(what: str, detail: str, reward: float | None, teacher: str) -> Text:
     """Returns what became of a proposal, and what its teacher was paid for it."""
-    pay = "the machine failed, nothing is paid" if reward is None else f"{teacher} is paid {reward:+.2f}"
+    lost = "no teacher is paid" if teacher == BANK else "the machine failed, nothing is paid"
+    pay = lost if reward is None else f"{teacher} is paid {reward:+.2f}"
     return Text(printable(f"  {what}{f' ({detail})' if detail else ''}; {pay}"))
 
 

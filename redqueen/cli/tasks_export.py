@@ -58,9 +58,11 @@ def run_tasks_export(
             f"no task of {run} is left ({asked(wanted)}): of {selected.total} valid tasks {left_out(selected)}"
         )
 
+    notes: list[str] = []
+
     def write(scratch: Path) -> None:
         if verifiers:
-            verifiers.write_package(scratch, package, config.model.name, selected, wanted)
+            notes.extend(verifiers.write_package(scratch, package, config.model.name, selected, wanted))
         elif folder:
             (scratch / FOLDER_FILE).parent.mkdir(parents=True, exist_ok=True)
             write_tasks(selected.records, scratch / FOLDER_FILE)
@@ -73,6 +75,8 @@ def run_tasks_export(
     console.print(f"wrote {len(selected.records)} of {selected.total} tasks to {target}", soft_wrap=True)
     if selected.total > len(selected.records):
         console.print(f"left out: {left_out(selected)}", soft_wrap=True)
+    for line in notes:
+        console.print(line, soft_wrap=True)
     if folder:
         how = "install and run it" if package else "load it"
         console.print(f"what is in it, and how to {how}: {target / 'README.md'}", soft_wrap=True)

@@ -56,6 +56,8 @@ def import_tasks(file: Path, out: Path | None, *, unsafe: bool) -> tuple[OwnTask
     """
     with LocalVerifier(SandboxConfig(unsafe_no_isolation=unsafe)) as verifier:
         own = load_own_tasks(file, verifier)
+    if not own.rows:
+        raise UserError(f"{file} has no rows: write one JSON object a line")
     console = PlainConsole(soft_wrap=True)
     console.print(f"{file}: {own.rows} rows: {own.form.name}{f' (as {own.form.like})' if own.form.like else ''}")
     for line in (*own.notes, *own.refusals):

@@ -225,8 +225,14 @@ class EvalsConfig(Section):
     own: float = Field(default=0.2, ge=0, le=0.5)
     """The share of your own programs, those of `game.seeds` or `game.tasks`, that is held out if `every` is not 0: at
     least 10 programs, at most half of them, similar ones together. 0: all are trained on."""
+
     data: str = ""
     """The folder of the benchmarks' files; empty: the Hugging Face hub. The reserved programs need neither."""
+
+    @property
+    def held_out_share(self) -> float:
+        """The share of the user's programs that is held out: what is not measured is not."""
+        return self.own if self.every else 0.0
 
     @field_validator("benchmarks", mode="before")
     @classmethod

@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from redqueen.config import EvalsConfig, LeagueConfig, PlaySettings
-from redqueen.evals.answers import OWN, HeldOutAnswer
+from redqueen.evals.answers import HeldOutAnswer
 from redqueen.evals.benchmarks.benchmark import ProblemSet, form_of
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
-from redqueen.evals.benchmarks.reserved import HALF, SEED, posed_by_run
+from redqueen.evals.benchmarks.reserved import HALF, load_own
 from redqueen.evals.graders.grader import OpenGraders
-from redqueen.evals.held_out import worked_examples
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
 from redqueen.records import Progress, Sampler, Task, Verifier
@@ -80,10 +79,7 @@ class TrainingEvaluation:
 
     def add_own(self, tasks: Sequence[Task]) -> None:
         """Also asks the user's held-out tasks, as far as `evals.limit` allows."""
-        kinds = tuple(dict.fromkeys(task.kind for task in tasks))
-        examples = worked_examples(kinds, self.settings.game.shots, SEED, self.verifier)
-        posed = posed_by_run(self.settings, OWN, tasks[: self.limit], examples, len(tasks), "held out by the run")
-        self.loaded.append(posed)
+        self.loaded.append(load_own(self.settings, self.verifier, tasks, self.limit))
         self.asked = checksum(self.loaded)
 
     def answers(self, members: Sequence[str], progress: Progress) -> list[HeldOutAnswer]:

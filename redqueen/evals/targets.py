@@ -14,9 +14,11 @@ from redqueen.engine.adapters.factors import Adapter
 from redqueen.engine.adapters.peft_files import CONFIG, load_adapter
 from redqueen.engine.adapters.start import other_base
 from redqueen.errors import UserError
+from redqueen.evals.answers import OWN
 from redqueen.evals.benchmarks.reserved import answer_tokens
 from redqueen.evals.scores import ScoreEntry
 from redqueen.method.population import Member
+from redqueen.records import Task
 from redqueen.store import checkpoint
 from redqueen.store.directory import RunDirectory, RunError
 from redqueen.tasks.kinds import names_of_languages
@@ -39,6 +41,8 @@ class Entrant(ScoreEntry):
     """The scale of the adapter, as PEFT defines it."""
     fingerprint: str | None
     """SHA-256 of the base's weights that a run was made on; None where it is not known."""
+    own: tuple[Task, ...] | None = None
+    """What its run has held out of the user's tasks; None if it was given none, or is no run."""
 
 
 def read_targets(
@@ -74,8 +78,27 @@ def warnings_about(targets: Sequence[str], base: str) -> list[str]:
     return [line for line in (other_base(Path(folder), base) for folder in folders) if line]
 
 
-def check_reserved(targets: Sequence[str], max_tokens: int | None) -> None:
-    """Raises UserError if the reserved tasks, which all are posed alike, would be others for one of the runs.
+def own_tasks(entrants: Sequence[Entrant]) -> tuple[Task, ...]:
+    """Returns what the runs among the entrants have held out of the user's tasks, so that each may be asked it.
+
+    Raises UserError if they have held out nothing, or not all the same.
+    """
+    given = {entrant.target: entrant.own for entrant in entrants if entrant.own is not None}
+    if not given:
+        raise UserError(f"no target is a run of tasks of yours (game.seeds, game.tasks), so there are no '{OWN}' tasks")
+    first = next(iter(given))
+    for target, tasks in given.items():
+        if not tasks:
+            raise UserError(
+                f"{target} has held out none of your tasks (evals.own, evals.every), which '{OWN}' would ask"
+            )
+        if tasks != given[first]:
+            raise UserError(f"{target} has held out others of your tasks than {first}: evaluate it alone")
+    return given[first] or ()
+
+
+def check_asked(targets: Sequence[str], max_tokens: int | None) -> None:
+    """Raises UserError if the game's tasks, which all are posed alike, would be others for one of the runs.
 
     `max_tokens` is the limit of an answer, None for the runs' own.
     """
@@ -88,12 +111,12 @@ def check_reserved(targets: Sequence[str], max_tokens: int | None) -> None:
         other = [name for name in settings if settings[name] != posed[first][name]]
         if other:
             raise UserError(
-                f"{target} is asked other reserved tasks than {first}, by its {' and '.join(other)}: evaluate it alone"
+                f"{target} is asked other tasks than {first}, by its {' and '.join(other)}: evaluate it alone"
             )
 
 
 def _posed(game: GameConfig, max_tokens: int) -> dict[str, object]:
-    """Returns what of a configuration decides how the reserved tasks are posed, beside the base and the prompts."""
+    """Returns what of a configuration decides how the game's tasks are posed, beside the base and the prompts."""
     return {
         "languages": names_of_languages(game.kinds),
         "game.shots": game.shots,
@@ -134,6 +157,7 @@ def _members_at(directory: RunDirectory, step: int, target: str, members: str) -
             f"no member '{members}' lives in {directory.path} after step {step}: choose one of {names}, or students, "
             "or all"
         )
+    game = directory.config().game
     return [
         Entrant(
             target=target,
@@ -142,6 +166,7 @@ def _members_at(directory: RunDirectory, step: int, target: str, members: str) -
             adapter=saved.adapters[member.name],
             alpha=saved.alpha,
             fingerprint=saved.fingerprint,
+            own=None if game.seeds is None and game.tasks is None else saved.own_held_out,
             single_agent=member.role == "both",
         )
         for member in chosen

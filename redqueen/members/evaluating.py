@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,17 +13,20 @@ from redqueen.engine.model.base import fingerprint_of, load
 from redqueen.engine.model.source import read_tokenizer
 from redqueen.engine.model.tokens import chat_fault
 from redqueen.errors import ModelError, UserError
+from redqueen.evals.answers import OWN
 from redqueen.evals.benchmarks import reserved
 from redqueen.evals.benchmarks.benchmark import ProblemSet, Template, form_of
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
+from redqueen.evals.benchmarks.reserved import load_own
 from redqueen.evals.contamination import Overlap
 from redqueen.evals.graders.grader import OpenGraders
 from redqueen.evals.runner import Plan, Report, evaluate
 from redqueen.evals.samples import SampleStore
 from redqueen.evals.scores import Results
-from redqueen.evals.targets import Step, check_reserved, read_targets, warnings_about
+from redqueen.evals.targets import Entrant, Step, check_asked, own_tasks, read_targets, warnings_about
 from redqueen.method.verifier import LocalVerifier
 from redqueen.plugins import load as load_plugins
+from redqueen.records import Task
 from redqueen.run.session import Listener, fit
 from redqueen.store.allowed import Permissions, with_allowed
 
@@ -85,7 +89,8 @@ EXPECTED = "expected.sqlite"
 class EvalOptions:
     """What the options of the command say."""
 
-    benchmarks: Sequence[str]
+    benchmarks: Sequence[str] | None
+    """None: the reserved programs, and what runs have held out of the user's tasks."""
     plugins: Sequence[str] = ()
     """Modules that register benchmarks of their own."""
     data: Path | None
@@ -114,19 +119,21 @@ def evaluate_targets(
     targets: Sequence[str], members: str, model: str | None, wanted: EvalOptions, listener: Listener, report: Report
 ) -> EvaluationResult:
     """Evaluates the targets side by side. Raises UserError if a target, a benchmark or an option cannot be used."""
-    if wanted.samples > 1 and wanted.temperature == 0:
-        raise UserError(f"--samples {wanted.samples}: greedy answers are all the same, so add e.g. --temperature 0.6")
+    _check(wanted)
     load_plugins(wanted.plugins)
     config, entrants = read_targets(targets, members, model, wanted.step)
     for line in warnings_about(targets, config.model.name):
         listener.warning(line)
     config = with_allowed(config, wanted.allowed)
-    names = chosen(wanted.benchmarks)
-    if reserved.NAME in names:
-        check_reserved(targets, wanted.max_tokens)
+    names, own = _asked(wanted.benchmarks, entrants, listener)
+    if own or reserved.NAME in names:
+        check_asked(targets, wanted.max_tokens)
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
         # Data that are missing are known before a model is loaded.
-        loaded = load_benchmarks(names, PlaySettings.of(config), verifier, wanted.data, wanted.limit)
+        settings = PlaySettings.of(config)
+        loaded = load_benchmarks(names, settings, verifier, wanted.data, wanted.limit)
+        if own:
+            loaded.append(load_own(settings, verifier, own, wanted.limit))
         config = _fitted(config, loaded, wanted, len(entrants), listener)
         template = wanted.template or form_of(config.model.prompts)
         _check_chat(config.model, loaded, template)
@@ -145,6 +152,39 @@ def evaluate_targets(
         ):
             results = evaluate(base, config, entrants, loaded, plan, graders, store, report)
     return EvaluationResult(results=results, plan=plan, base=config.model.name)
+
+
+def _check(wanted: EvalOptions) -> None:
+    """Raises UserError for a number that no evaluation can do with: from Python nothing else has looked at them."""
+    for name in ("limit", "samples", "max_tokens"):
+        value: int | None = getattr(wanted, name)
+        if value is not None and value < 1:
+            raise UserError(f"{name}={value}: choose at least 1")
+    if not 0 <= wanted.temperature < math.inf:
+        raise UserError(f"temperature={wanted.temperature}: choose a number from 0 on")
+    if wanted.samples > 1 and wanted.temperature == 0:
+        raise UserError(f"--samples {wanted.samples}: greedy answers are all the same, so add e.g. --temperature 0.6")
+    if wanted.benchmarks is not None and not wanted.benchmarks:
+        raise UserError("no benchmark is named: name one or more, or leave them out")
+
+
+def _asked(
+    benchmarks: Sequence[str] | None, entrants: Sequence[Entrant], listener: Listener
+) -> tuple[list[str], tuple[Task, ...]]:
+    """Returns the names of what is asked beside the user's held-out tasks, and these.
+
+    Raises UserError for a benchmark that there is not, and if the user's tasks are asked by name and cannot be.
+    """
+    if benchmarks is not None:
+        names = chosen(benchmarks, of_runs=True)
+        return [name for name in names if name != OWN], own_tasks(entrants) if OWN in names else ()
+    try:
+        return [reserved.NAME], own_tasks(entrants)
+    except UserError as error:
+        # Most runs have none, and there is nothing to say of that.
+        if any(entrant.own is not None for entrant in entrants):
+            listener.note(f"only the reserved programs are asked: {error}")
+        return [reserved.NAME], ()
 
 
 def _fitted(

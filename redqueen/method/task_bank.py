@@ -145,7 +145,8 @@ class TaskBank:
         order = _shuffled(tasks, rng)
         while len(drawn) < count and (task := next(order, None)) is not None:
             program = fingerprint_of(task)
-            if program not in programs:
+            # A person's task without a program shows nobody how one is written or solved.
+            if task.program and program not in programs:
                 programs.add(program)
                 drawn.append(task)
         return drawn

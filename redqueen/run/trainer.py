@@ -168,8 +168,7 @@ class Trainer:
         how many answers of how many the start has given.
         Raises AdapterError if the starting adapter does not fit the base.
         """
-        # What is not measured is not held out either.
-        share = self.config.evals.own if self.config.evals.every else 0.0
+        share = self.config.evals.held_out_share
         play = self.self_play
         alone = not self.config.population.teachers
         planted = plant_seeds(play, share, students_alone=alone) if fixed is None else plant_tasks(play, fixed, share)

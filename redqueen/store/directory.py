@@ -89,20 +89,31 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"cannot write {self.path}: {error.strerror}") from error
+        new = not (self.path / _LOCK).exists()
         self.lock()
-        if self.unstarted:
-            self._clear()
-        if self.exists:
-            raise RunError(f"{self.path} is not empty: choose another --run DIR")
+        # A refused start gives the lock up: this process may go on, and try again.
+        try:
+            if self.unstarted:
+                self._clear()
+            if self.exists:
+                # A folder of other things is left as it was.
+                if new:
+                    (self.path / _LOCK).unlink()
+                raise RunError(f"{self.path} is not empty: choose another --run DIR")
+        except BaseException:
+            self.unlock()
+            raise
 
     def release(self) -> None:
         """Unlocks the directory. If nothing was trained, all that was made for the run is removed."""
-        if self.unstarted:
-            self._clear()
-            (self.path / _LOCK).unlink(missing_ok=True)
-            for path in self._made:
-                path.rmdir()
-        self.unlock()
+        try:
+            if self.unstarted:
+                self._clear()
+                (self.path / _LOCK).unlink(missing_ok=True)
+                for path in self._made:
+                    path.rmdir()
+        finally:
+            self.unlock()
 
     def _clear(self) -> None:
         """Removes everything but the lock."""

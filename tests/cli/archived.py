@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from redqueen.config import Config
+from redqueen.method.seeds import OWN
 from redqueen.records import Kind, Status
-from redqueen.store.archive.rows import AttemptRow, MatchRow, ProposalRow, Row, TaskRow
+from redqueen.store.archive.rows import BANK, AttemptRow, MatchRow, ProposalRow, Row, TaskRow
 from redqueen.store.archive.writer import Archive
 from redqueen.store.directory import RunDirectory
 from redqueen.tasks.python.seeds import reserved
@@ -15,6 +17,7 @@ from redqueen.tasks.python.seeds import reserved
 ADD = "def f(x):\n    return x + 3"
 # Alike up to names and constants, and with an output that HTML and shells would take for something else.
 ADD_TOO = "def f(number):\n\n    return number + 7"
+ADDS = "def add(a, b):\n    return a + b"
 JOIN = "def f(s):\n    return '<b>' + s + '\\n'"
 
 
@@ -29,7 +32,30 @@ def archived(folder: Path) -> Path:
     rows += _task("1.0.c", "code_o", measured_on, [("[1]", "1")], ["correct", "correct"])
     rows += [_proposal("1.0.d", "code_o", "malformed"), _proposal("1.0.e", "code_o", "infra_error")]
     rows += _task("2.0.a", "code_o", ADD_TOO, [("1", "8")], ["correct", "correct"])
-    rows += _task("2.0.b", "code_f", JOIN, [("'a'", r"'<b>a\n'"), ("''", r"'<b>\n'"), ("'é'", r"'<b>é\n'")], [])
+    rows += _task(
+        "2.0.b",
+        "code_f",
+        JOIN,
+        [("'a'", r"'<b>a\n'"), ("''", r"'<b>\n'"), ("'é'", r"'<b>é\n'")],
+        [],
+        message="put it in bold",
+    )
+    with Archive(directory.archive) as archive:
+        archive.write(rows)
+    return folder
+
+
+def archived_tests(folder: Path) -> Path:
+    """Makes a run of tasks with tests: two of the user's, the second without a program, and one of a teacher's."""
+    directory = RunDirectory(folder)
+    directory.create(Config().override(["game.kinds=code_t"]), {})
+    add = [("add(1, 2)", "3"), ("add(2, 2)", "4"), ("add(0, 9)", "9")]
+    twice = [("stdin('4')", "'8\\n'"), ("stdin('0')", "'0\\n'")]
+    less = [("f(1)", "0"), ("f(9)", "8"), ("f(4)", "3")]
+    rows: list[Row] = [_match("1.0", 1), replace(_match("1.1", 1), teacher=BANK)]
+    rows += _task("1.0.a", "code_t", "def f(x):\n    return x - 1", less, ["wrong"], message="Take one away.")
+    rows += _task("1.1.a", "code_t", ADDS, add, ["correct", "wrong"], OWN, "Add two numbers.\nThey are whole.")
+    rows += _task("1.1.b", "code_t", "", twice, [], OWN, "Read a number and print twice as much.")
     with Archive(directory.archive) as archive:
         archive.write(rows)
     return folder
@@ -51,14 +77,20 @@ def _proposal(name: str, kind: Kind, status: Status) -> ProposalRow:
 
 
 def _task(
-    name: str, kind: Kind, program: str, pairs: Sequence[tuple[str, str]], answers: Sequence[Status]
+    name: str,
+    kind: Kind,
+    program: str,
+    pairs: Sequence[tuple[str, str]],
+    answers: Sequence[Status],
+    author: str = "T0",
+    message: str = "",
 ) -> list[Row]:
     judged = [status for status in answers if status != "infra_error"]
+    written = _proposal(name, kind, "valid")
     rows: list[Row] = [
-        _proposal(name, kind, "valid"),
+        written if author == "T0" else replace(written, teacher=BANK, reward=None),
         TaskRow(
-            id=name, step=int(name[0]), kind=kind, author="T0", program=program, pairs=tuple(pairs),
-            message="put it in bold" if kind == "code_f" else "",
+            id=name, step=int(name[0]), kind=kind, author=author, program=program, pairs=tuple(pairs), message=message,
             rho=judged.count("correct") / len(judged) if judged else None, novel=name.startswith("1"),
         ),
     ]  # fmt: skip

@@ -64,6 +64,43 @@ def test_a_folder_that_holds_no_run_is_refused(tmp_path: Path) -> None:
         redqueen.Run(tmp_path / "nothing")
 
 
+@pytest.mark.parametrize("settings", [["run.steps=4"], "run.steps=4", {3: 4}, 7])
+def test_settings_that_are_no_mapping_are_one_line(settings: Any, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r'^settings are a mapping such as \{"run\.steps": 20\}, not .*\(.*\)$'):
+        redqueen.Run.train(settings=settings, path=tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(UserError, match="settings are a mapping"):
+        redqueen.Run(archived(tmp_path / "run")).resume(settings)
+
+
+def test_a_question_and_numbers_that_cannot_be_are_one_line(tmp_path: Path) -> None:
+    run = redqueen.Run(archived(tmp_path / "run"))
+    question: Any = ["def f(x): return x", "f(1) == ?"]
+    with pytest.raises(UserError, match=r"a question is one text, not a list .*: join its lines"):
+        run.ask("S0", question)
+    for options in ({"limit": 0}, {"samples": 0}, {"max_tokens": -1}):
+        ((name, value),) = options.items()
+        with pytest.raises(UserError, match=f"{name}={value}: choose at least 1"):
+            run.evaluate(**options)
+    with pytest.raises(UserError, match="temperature=nan: choose a number"):
+        run.evaluate(temperature=float("nan"))
+    with pytest.raises(UserError, match="no benchmark is named"):
+        run.evaluate([])
+
+
+@pytest.mark.integration
+def test_a_start_that_was_refused_can_be_tried_again(model: str, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    for _ in range(2):
+        with pytest.raises(RunError, match="is not empty"):
+            redqueen.Run.train(settings={"model.name": model}, path=tmp_path, progress=False)
+    wrong = {"model.name": model, "game.seeds": str(tmp_path / "none.txt")}
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"none\.txt cannot be read"):
+            redqueen.Run.train(settings=wrong, path=tmp_path / "run", progress=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
 def test_tasks_with_their_attempts(tmp_path: Path) -> None:
     run = redqueen.Run(archived(tmp_path / "run"))
     tasks = run.tasks()

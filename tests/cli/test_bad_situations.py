@@ -337,12 +337,14 @@ SITUATIONS: dict[str, Situation] = {
     "import of an unknown format": Situation(
         "tasks import full/precious.txt --out out.txt", "must end in .parquet, .jsonl or"
     ),
-    "import of a folder of other things": Situation("tasks import full --out out.txt", "cannot read full/data/tasks"),
+    "import of a folder of other things": Situation(
+        "tasks import full --out out.txt", "full holds no tasks: give a file, or"
+    ),
     "import of a damaged file": Situation(
         "tasks import full/t.parquet --out out.txt", "cannot read", write("full/t.parquet", "no Parquet")
     ),
     "import of an empty file": Situation(
-        "tasks import full/t.jsonl --out out.txt", "0 rows", write("full/t.jsonl", "")
+        "tasks import full/t.jsonl --out out.txt", "full/t.jsonl has no rows", write("full/t.jsonl", "\n")
     ),
     "import onto a file": Situation("tasks import full/t.jsonl --out full/precious.txt", "exists already"),
     "import into no folder": Situation("tasks import full/t.jsonl --out nothing/out.txt", "nothing does not exist"),

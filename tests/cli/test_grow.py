@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from redqueen.cli.grow import grown
+from redqueen.cli.grow import grown, introduce_own
 from redqueen.config import ConfigError
 from redqueen.errors import UserError
+from redqueen.run.session import check_tasks, warnings_about
 
 CRUXEVAL = {"id": "sample_0", "code": "def f(a):\n    return a + [1]", "input": "[2]", "output": "[2, 1]"}
 MBPP = {
@@ -66,6 +69,43 @@ def test_files_whose_names_differ_behind_a_dot_are_imported_apart(tmp_path: Path
     second = grown(published(tmp_path / "mine.v2.jsonl.gz", MBPP), [], None, None)
     assert first.game.tasks == str(tmp_path / "mine.v1.tasks.jsonl")
     assert second.game.tasks == str(tmp_path / "mine.v2.tasks.jsonl")
+
+
+@pytest.mark.parametrize("key", ["game.seeds", "game.tasks"])
+def test_what_the_file_becomes_is_not_given_beside_it(key: str, tmp_path: Path) -> None:
+    file = published(tmp_path / "gsm8k.jsonl", GSM8K)
+    with pytest.raises(UserError, match=rf"{key} is what .*gsm8k\.jsonl becomes here: leave it out"):
+        grown(file, ["game.attempts=4", f"{key}=x.txt"], None, None)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = tmp_path / "mine.txt"
+    seeds.write_text("# add one\ndef f(x):\n    return x + 1\nf(1)\nf(2)\n")
+    tasks = published(
+        tmp_path / "mine.jsonl",
+        {"kind": "code_t", "message": "Add.", "program": "", "inputs": ["f(1)", "f(2)"], "outputs": ["2", "3"]},
+    )
+    opened: Counter[str] = Counter()
+    open_file = os.open
+
+    def counted(path: str | Path, *args: int, **names: int) -> int:
+        opened[Path(path).name] += 1
+        return open_file(path, *args, **names)
+
+    monkeypatch.setattr(os, "open", counted)
+    for file in (seeds, tasks):
+        os.utime(file, (1e9, 1e9))
+        config = grown(file, [], None, None)
+        introduce_own(config.game, config.evals, config.population, config.run.steps)
+        check_tasks(config.game, config.evals, config.league)
+        assert warnings_about(config.sampling, config.game, "auto", config.model.name) == []
+    # Of rows the first is looked at, which tells their form.
+    assert (opened["mine.txt"], opened["mine.jsonl"]) == (1, 2)
+    os.utime(seeds, (2e9, 1.1e9))
+    grown(seeds, [], None, None)
+    check_tasks(grown(seeds, [], None, None).game, config.evals, config.league)
+    assert opened["mine.txt"] == 2
 
 
 def test_a_wrong_setting_or_file_leaves_nothing_behind(tmp_path: Path) -> None:

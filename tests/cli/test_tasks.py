@@ -21,13 +21,13 @@ from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.extras.rewards.verifiers_package import module_name
 from redqueen.method.planting import verified_seeds
-from redqueen.method.verifier import LocalVerifier
+from redqueen.method.verifier import LocalVerifier, answer_to
 from redqueen.records import Draft
-from redqueen.store.dataset.files import column_table, columns, read_rows, rows_at_once
+from redqueen.store.dataset.files import column_table, columns, fixed_tasks, read_rows, rows_at_once
 from redqueen.tasks.kinds.seed_files import read_own
 from redqueen.tasks.python import PYTHON
 from redqueen.tasks.python.seeds import reserved, write_block
-from tests.cli.archived import ADD, ADD_TOO, JOIN, archived
+from tests.cli.archived import ADD, ADD_TOO, ADDS, JOIN, archived, archived_tests
 from tests.cli.running import Done, redqueen
 
 pytestmark = pytest.mark.integration
@@ -190,6 +190,55 @@ def test_what_is_exported_can_be_imported(run: Path, tmp_path: Path, verifier: L
         )
         # A run takes them as they are.
         assert len(verified_seeds(verifier, dict(enumerate(drafts)), PYTHON, GameConfig(seeds=str(seeds)).seeds)) == 3
+
+
+@pytest.mark.parametrize("name", ["tasks.parquet", "tasks.jsonl", "folder"])
+def test_tasks_with_tests_keep_them_and_are_imported_as_what_they_are(
+    name: str, tmp_path: Path, verifier: LocalVerifier
+) -> None:
+    export(archived_tests(tmp_path / "run"), tmp_path / name)
+    exported = fixed_tasks(tmp_path / name)
+    assert {task.kind for task in exported} == {"code_t"}
+    assert [(task.program, task.message) for task in exported][1:] == [
+        (ADDS, "Add two numbers.\nThey are whole."),
+        ("", "Read a number and print twice as much."),
+    ]
+    done = redqueen("tasks", "import", str(tmp_path / name), "--out", str(tmp_path / "again.jsonl"))
+    assert done.returncode == 0, done.stderr
+    assert "3 rows: a prompt with tests (as tasks export)" in done.stdout
+    assert "from 3 of 3 rows; 2 have a program that passes their tests" in done.stdout
+    again = fixed_tasks(tmp_path / "again.jsonl")
+    assert [(task.kind, task.program, task.message, task.pairs) for task in again] == [
+        (task.kind, task.program, task.message, task.pairs) for task in exported
+    ]
+    right = ["def f(x):\n    return x - 1", ADDS, "print(2 * int(input()))"]
+    for task, text in zip(again, right, strict=True):
+        assert verifier.judge_answer(answer_to(task, text)).result().status == "correct"
+        assert verifier.judge_answer(answer_to(task, "print(0)")).result().status != "correct"
+
+
+def test_the_card_and_the_columns_say_which_tasks_are_yours(tmp_path: Path) -> None:
+    run = archived_tests(tmp_path / "run")
+    export(run, tmp_path / "folder")
+    card = (tmp_path / "folder" / "README.md").read_text()
+    assert "2 of them no model wrote: they are the tasks that the run was given (`author` is `own`)." in card
+    export(run, tmp_path / "tasks.jsonl", "--distinct")
+    rows = list(map(json.loads, (tmp_path / "tasks.jsonl").read_text().splitlines()))
+    assert [(row["id"], row["author"]) for row in rows] == [("1.0.a", "T0"), ("1.1.a", "own"), ("1.1.b", "own")]
+    # What has no program has no equal by it.
+    assert len({row["shape"] for row in rows}) == 3
+
+
+def test_a_package_for_verifiers_says_what_no_teacher_can_vary(tmp_path: Path) -> None:
+    out = tmp_path / "redqueen-tasks"
+    done = redqueen(
+        "tasks", "export", str(archived_tests(tmp_path / "run")), "--format", "verifiers", "--out", str(out)
+    )
+    assert done.returncode == 0, done.stderr
+    assert "wrote 3 of 3 tasks" in done.stdout
+    assert "redqueen_tasks_game shows its teacher 2 of them: 1 have no program to vary" in done.stdout
+    assert "What is asked: write the program that passes these tests (`code_t`)." in (out / "README.md").read_text()
+    assert len((out / "redqueen_tasks" / "tasks.jsonl").read_text().splitlines()) == 3
 
 
 ROWS = {

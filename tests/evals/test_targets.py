@@ -9,8 +9,9 @@ import pytest
 from redqueen.assets import WARM
 from redqueen.config import BUNDLED, Config
 from redqueen.errors import UserError
-from redqueen.evals.targets import BASE, WARM_START, check_reserved, read_targets
+from redqueen.evals.targets import BASE, WARM_START, Entrant, check_asked, own_tasks, read_targets
 from redqueen.method.verifier import LocalVerifier
+from redqueen.records import Pair, Task
 from redqueen.store.directory import RunDirectory, RunError
 from tests import toy
 
@@ -53,15 +54,33 @@ def test_runs_with_another_base_or_other_prompts_are_refused(tmp_path: Path, cha
 )
 def test_runs_that_would_be_asked_other_reserved_tasks_are_refused(tmp_path: Path, change: str, named: str) -> None:
     targets = [run(tmp_path, "a"), run(tmp_path, "b", change)]
-    with pytest.raises(UserError, match=rf"b is asked other reserved tasks than .*a, by its {named}: evaluate it"):
-        check_reserved(targets, None)
+    with pytest.raises(UserError, match=rf"b is asked other tasks than .*a, by its {named}: evaluate it"):
+        check_asked(targets, None)
 
 
 def test_runs_that_are_asked_the_same_reserved_tasks_are_evaluated_together(tmp_path: Path) -> None:
     # All kinds of a language are posed, and no limit is below what the longest answer needs.
     targets = [run(tmp_path, "a"), run(tmp_path, "b", "game.kinds=code_o", "sampling.attempt_tokens=40"), BASE]
-    check_reserved(targets, None)
-    check_reserved([targets[0], run(tmp_path, "c", "sampling.attempt_tokens=512")], 300)
+    check_asked(targets, None)
+    check_asked([targets[0], run(tmp_path, "c", "sampling.attempt_tokens=512")], 300)
+
+
+def entrant(target: str, own: tuple[Task, ...] | None) -> Entrant:
+    return Entrant(target=target, member="S0", adapter=None, alpha=1.0, fingerprint=None, own=own)
+
+
+def test_held_out_tasks_of_the_user_are_those_of_all_runs_that_have_some() -> None:
+    mine, others = (
+        Task(id="seed-1", kind="code_o", author="own", step=0, program=program, pairs=(Pair("1", "1"),))
+        for program in ("def f(x):\n    return x", "def f(x):\n    return 1")
+    )
+    assert own_tasks([entrant("a", (mine,)), entrant("b", None), entrant("c", (mine,))]) == (mine,)
+    with pytest.raises(UserError, match="no target is a run of tasks of yours"):
+        own_tasks([entrant("b", None)])
+    with pytest.raises(UserError, match="b has held out none of your tasks"):
+        own_tasks([entrant("a", (mine,)), entrant("b", ())])
+    with pytest.raises(UserError, match="c has held out others of your tasks than a: evaluate it alone"):
+        own_tasks([entrant("a", (mine,)), entrant("c", (others,))])
 
 
 def test_a_warm_start_for_another_base_is_refused() -> None:

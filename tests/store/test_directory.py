@@ -96,6 +96,26 @@ def test_a_start_that_ends_before_its_first_checkpoint_leaves_nothing(tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_refused_start_gives_the_lock_up_and_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    for _ in range(2):
+        directory = RunDirectory(tmp_path)
+        with pytest.raises(RunError, match="is not empty"):
+            directory.claim()
+        assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    # A run keeps its lock's file, and can be claimed by whoever resumes it.
+    run = RunDirectory(tmp_path / "run")
+    run.claim()
+    run.create(Config(), {})
+    (run.checkpoints / "step-000000").mkdir()
+    run.unlock()
+    for _ in range(2):
+        with pytest.raises(RunError, match="is not empty"):
+            RunDirectory(run.path).claim()
+    run.lock()
+    run.unlock()
+
+
 def test_a_killed_start_is_cleared_by_the_next_one(tmp_path: Path) -> None:
     first = RunDirectory(tmp_path / "run")
     first.claim()

@@ -54,6 +54,15 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+EXPORTED = {"kind": "code_t", "message": "Add.", "inputs": ["add(1, 2)", "add(2, 2)"], "outputs": ["3", "4"]}
+GIVEN: list[tuple[object, int]] = [
+    (json.dumps(ASSERTS), 2),
+    ("\n".join(ASSERTS), 2),
+    (f"import math\n\n{ASSERTS[0]}\nassert add(2, 2) == 4, 'wrong'\nassert math.isclose(add(0, 1), 1)\n", 2),
+    (json.dumps([{"function": "add", "arguments": [1, 2], "expected": 3}, *ASSERTS[1:]]), 2),
+]
+
+
 def loaded(folder: Path, verifier: LocalVerifier, *rows: object) -> OwnTasks:
     file = folder / "rows.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)))
@@ -72,6 +81,23 @@ def test_each_form_is_told_by_its_columns(like: str, tmp_path: Path, verifier: L
     own = loaded(tmp_path, verifier, row)
     assert own.form.like == like
     assert only(own).kind == kind
+
+
+@pytest.mark.parametrize(("tests", "count"), GIVEN)
+def test_one_text_may_hold_all_tests(tests: object, count: int, tmp_path: Path, verifier: LocalVerifier) -> None:
+    task = only(loaded(tmp_path, verifier, {"prompt": "Add.", "tests": tests, "solution": CODE}))
+    assert len(task.pairs) == count
+
+
+@pytest.mark.parametrize("program", ["", CODE])
+def test_an_exported_task_with_tests_is_one_again(program: str, tmp_path: Path, verifier: LocalVerifier) -> None:
+    own = loaded(tmp_path, verifier, {**EXPORTED, "program": program})
+    assert (own.form.name, own.form.like) == ("a prompt with tests", "tasks export")
+    task = only(own)
+    assert (task.kind, task.program, task.message) == ("code_t", program, "Add.")
+    question = {"kind": "maths", "program": "1 + 2?", "inputs": [""], "outputs": ["['3']"]}
+    task = only(loaded(tmp_path, verifier, question))
+    assert (task.kind, task.program, task.pairs[0].output) == ("maths", "1 + 2?", "['3']")
 
 
 def test_a_script_keeps_the_first_program_that_passes(tmp_path: Path, verifier: LocalVerifier) -> None:
@@ -111,6 +137,11 @@ BAD: dict[str, dict[str, Any]] = {
     "must be lists of equal length": {"question": "Add.", "input_output": {"inputs": ["1"], "outputs": []}},
     "must be a list of tests": {"question_content": "Add.", "public_test_cases": "[3]"},
     "it is of another form": {"question": "1 + 2?", "answer": "#### 3"},
+    '"tests" is one text, neither a JSON list nor lines': {"prompt": "Add.", "tests": "add(1, 2) gives 3"},
+    "its tests do not parse": {"prompt": "Add.", "tests": "assert add(1, 2) ==="},
+    '"tests" is null: give it a value': {"prompt": "Add.", "tests": None},
+    '"tests": test 1: None is no test': {"prompt": "Add.", "tests": [ASSERTS[0], None]},
+    '"answer" or "solution" or "final_answer" is null': {"question": "1 + 2?", "answer": None},
     "is packed": {"question_content": "Add.", "public_test_cases": "[]", "private_test_cases": "eJxr"},
 }
 

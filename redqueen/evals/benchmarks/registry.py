@@ -19,6 +19,7 @@ from redqueen.base.machine import cache_root
 from redqueen.base.optional import require
 from redqueen.config import EvalsConfig, PlaySettings
 from redqueen.errors import UserError
+from redqueen.evals.answers import OWN
 from redqueen.evals.benchmarks import reserved
 from redqueen.evals.benchmarks.benchmark import Benchmark, ProblemSet, Row, Source
 from redqueen.evals.graders.grader import Problem
@@ -222,7 +223,7 @@ def _by_hand(source: Source) -> str:
 
 GROUPS = ("code", "maths")
 SHIPPED = tuple(extras.OFFERS["benchmark"])
-TAKEN = (*SHIPPED, reserved.NAME, *GROUPS, "all")
+TAKEN = (*SHIPPED, reserved.NAME, OWN, *GROUPS, "all")
 
 
 def names() -> list[str]:
@@ -256,15 +257,16 @@ def named(name: str) -> Benchmark:
     return benchmark
 
 
-def chosen(words: Iterable[str]) -> list[str]:
+def chosen(words: Iterable[str], *, of_runs: bool = False) -> list[str]:
     """Returns the names that words and groups stand for, in the order of tables, each once.
 
-    A generator such as `reasoning_gym:countdown` is one too, and comes behind the others. Raises UserError if a word is
-    none of these.
+    A generator such as `reasoning_gym:countdown` is one too, and comes behind the others; and where finished runs are
+    asked (`of_runs`) also `own`, what they have held out of their user's tasks. Raises UserError if a word is none of
+    these.
     """
     words = list(words)
     members = groups()
-    all_names = list(dict.fromkeys([*names(), *filter(is_made, words)]))
+    all_names = list(dict.fromkeys([*names(), *filter(is_made, words), *((OWN,) if of_runs else ())]))
     wanted: set[str] = set()
     for word in words:
         extras.require("benchmark", word)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from redqueen import __version__
 from redqueen.config import PlaySettings, SamplingConfig
+from redqueen.evals.answers import OWN
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, ProblemSet, Row, Source, form_of
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.grader import game as game_grader
@@ -53,6 +55,14 @@ def load_reserved(
     origin = f"redqueen {__version__}, half {half}" if half else f"redqueen {__version__}, both halves"
     examples = worked_examples(kinds, settings.game.shots, SEED, verifier)
     return posed_by_run(settings, name, tasks, examples, every, origin)
+
+
+def load_own(settings: PlaySettings, verifier: Verifier, tasks: Sequence[Task], limit: int | None) -> ProblemSet:
+    """Returns the first `limit` of the user's tasks that a run has held out. Raises UserError as `load_reserved`."""
+    kinds = list(dict.fromkeys(task.kind for task in tasks))
+    examples = worked_examples(kinds, settings.game.shots, SEED, verifier)
+    posed = posed_by_run(settings, OWN, tasks[:limit], examples, len(tasks), "held out by the run")
+    return replace(posed, benchmark=replace(posed.benchmark, title="YOUR held-out tasks"))
 
 
 def posed_by_run(

@@ -14,12 +14,12 @@ from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.extras.page.live_run import LiveRun, UnknownError
 from redqueen.method.prompts import taken_apart
-from redqueen.method.seeds import AUTHOR, OWN
+from redqueen.method.seeds import is_fixed
 from redqueen.records import Kind, Status
 from redqueen.store.archive import queries, search
 from redqueen.store.archive.queries import Sort, TaskQuery
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.archive.rows import BANK, AttemptRow, MatchRow, MeasureRow, ProposalRow, TaskRow
+from redqueen.store.archive.rows import BANK, AttemptRow, MatchRow, MeasureRow, ProposalRow, TaskRow, written_by
 from redqueen.store.archive.search import Where
 from redqueen.store.directory import RunError
 from redqueen.store.files import damage_of
@@ -219,6 +219,7 @@ def task_view(run: LiveRun, name: str) -> dict[str, Any]:
     return {
         "kind": f"{row.kind}: {find_or_plain(row.kind).title}",
         "fixed": row.teacher == BANK,
+        "author": written_by(row.teacher if task is None else task.author),
         "proposal": {**asdict(row), "why": why_proposal(row, task, pay), "given": given_program(row)},
         "task": None if task is None else _task(task),
         "measures": None if measures is None else asdict(measures),
@@ -282,7 +283,8 @@ def _example(run: LiveRun, row: TaskRow, attempts: Sequence[AttemptRow]) -> dict
         "id": row.id,
         "step": row.step,
         "kind": f"{row.kind}: {kind.title}",
-        "author": {AUTHOR: "", OWN: "you"}.get(row.author, row.author),
+        "fixed": is_fixed(task),
+        "author": written_by(row.author),
         "question": kind.write_question(task),
         "answer": kind.recorded_answer(task),
         "solved": sum(attempt.status == "correct" for attempt in attempts),

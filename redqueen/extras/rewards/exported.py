@@ -12,6 +12,7 @@ from redqueen.method.prompts import prompts
 from redqueen.method.seeds import is_reserved
 from redqueen.records import Task
 from redqueen.store.dataset.files import fixed_tasks
+from redqueen.tasks.kinds import find
 
 Style = Literal["chat", "completion"]
 
@@ -66,6 +67,12 @@ def posed_tasks(source: str | Path) -> list[Task]:
     if not posed:
         raise UserError(f"{source}: every task is similar to a reserved program, which models are only measured on")
     return posed
+
+
+def can_be_varied(task: Task) -> bool:
+    """Returns whether a teacher can be shown a task, to write another: it has a program, and a teacher writes such."""
+    kind = find(task.kind)
+    return kind.has_program(task) and not kind.generated
 
 
 def task_row(task: Task, style: Style) -> ExportedTask:

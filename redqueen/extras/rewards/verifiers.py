@@ -18,6 +18,7 @@ from redqueen.extras.rewards.judges import shared_verifier
 from redqueen.method.verifier import answer_to
 from redqueen.records import Kind, Proposal, Task
 from redqueen.store.dataset.files import exported_rows, task_of
+from redqueen.tasks.kinds import find
 
 vf = require("verifiers.v1", "verifiers", "a taskset")
 
@@ -39,7 +40,7 @@ class JailFaultError(RuntimeError):
 
 
 class Puzzle(vf.Task[PuzzleData, vf.State, vf.TaskConfig]):
-    """One task of the game: predict an output, find an input, or write the function."""
+    """One task of the game, of any kind that was exported."""
 
     @property
     def key(self) -> str:
@@ -58,9 +59,14 @@ class Puzzle(vf.Task[PuzzleData, vf.State, vf.TaskConfig]):
         return float(verdict.status == "correct")
 
     async def validate(self, runtime: object) -> bool:
-        """Returns whether the program still gives the recorded outputs, again and in another interpreter."""
+        """Returns whether the program still gives the recorded outputs, again and in another interpreter.
+
+        A task without a program has nothing to run, and is taken as it is.
+        """
         del runtime
         task = task_of(self.data.model_dump())
+        if not find(task.kind).has_program(task):
+            return True
         proposal = Proposal(id=task.id, kind=task.kind, author="", step=0, draft=task.draft)
         verdict, made = await asyncio.wrap_future(shared_verifier().judge_proposal(proposal))
         if verdict.status == "infra_error":

@@ -19,6 +19,7 @@ from pydantic import Field
 from redqueen.base.optional import require
 from redqueen.config import GameConfig
 from redqueen.errors import UserError
+from redqueen.extras.rewards.exported import can_be_varied
 from redqueen.extras.rewards.judges import shared_verifier
 from redqueen.extras.rewards.verifiers import JailFaultError, Puzzle, puzzle_data
 from redqueen.method.prompts import ChatPrompts
@@ -76,10 +77,13 @@ class Openings(vf.Taskset[Opening, OpeningsConfig]):
         by_kind: dict[Kind, list[Task]] = {}
         for row in exported_rows(self.FILE):
             task = task_of(row)
-            by_kind.setdefault(task.kind, []).append(task)
+            if can_be_varied(task):
+                by_kind.setdefault(task.kind, []).append(task)
         kinds = [kind for kind in by_kind if not self.config.kinds or kind in self.config.kinds]
         if not kinds:
-            raise UserError(f"{self.FILE} has no task of the kinds {', '.join(self.config.kinds)}")
+            raise UserError(
+                f"{self.FILE} has no task of the kinds {', '.join(self.config.kinds)} that a teacher could vary"
+            )
         every = list(chain.from_iterable(by_kind.values()))
         rng = random.Random(self.config.seed)
         return [

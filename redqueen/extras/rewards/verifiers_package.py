@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 import sys
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, distribution, requires
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,9 +14,11 @@ from redqueen import __version__
 from redqueen.base.markup import plain
 from redqueen.cli.dataset_card import asked, left_out
 from redqueen.errors import UserError
+from redqueen.extras.rewards.exported import can_be_varied
 from redqueen.members.base_names import about_base
-from redqueen.store.dataset.files import write_tasks
+from redqueen.store.dataset.files import task_of, write_tasks
 from redqueen.store.dataset.rows import TaskFilter, TaskSelection
+from redqueen.tasks.kinds import find_or_plain
 
 DISTRIBUTION = "redqueen"
 VERIFIERS = "verifiers>=0.4,<0.5"
@@ -86,8 +89,8 @@ def _plain_name(name: str) -> str:
     return re.sub(r"[-_.]+", "_", name).lower()
 
 
-def write_package(folder: Path, name: str, base: str, selected: TaskSelection, wanted: TaskFilter) -> None:
-    """Writes the package `name` to `folder`. Raises OSError if it cannot be written."""
+def write_package(folder: Path, name: str, base: str, selected: TaskSelection, wanted: TaskFilter) -> list[str]:
+    """Writes the package `name` to `folder`, and returns what of the tasks it cannot carry. Raises OSError."""
     code = folder / name
     code.mkdir(parents=True)
     write_tasks(selected.records, code / "tasks.jsonl")
@@ -99,6 +102,10 @@ def write_package(folder: Path, name: str, base: str, selected: TaskSelection, w
     (game / "__init__.py").write_text(_GAME.format(run=run, tasks=name), encoding="utf-8")
     (folder / "pyproject.toml").write_text(_project(name, selected), encoding="utf-8")
     (folder / "README.md").write_text(_readme(name, base, selected, wanted), encoding="utf-8")
+    alone = sum(not can_be_varied(task_of(asdict(record))) for record in selected.records)
+    if not alone:
+        return []
+    return [f"{name}_game shows its teacher {len(selected.records) - alone} of them: {alone} have no program to vary"]
 
 
 _CODE = '''"""Tasks of the run {run}, as a taskset of verifiers."""
@@ -158,6 +165,8 @@ packages = ["{name}", "{name}_game"]
 def _readme(name: str, base: str, selected: TaskSelection, wanted: TaskFilter) -> str:
     dashed = name.replace("_", "-")
     run = plain(selected.records[0].run)
+    played = dict.fromkeys(record.kind for record in selected.records)
+    kinds = ", ".join(f"{find_or_plain(kind).title} (`{kind}`)" for kind in played)
     return f"""# {dashed}
 
 {len(selected.records)} small Python tasks of the run `{run}`, as an environment for
@@ -170,9 +179,9 @@ co-evolution with Red Queen {__version__} on {about_base(base)}.
 
 `--env.taskset.kinds`, `--env.taskset.least-solved` and `--env.taskset.most-solved` choose tasks.
 
-The model predicts an output (`code_o`), finds an input (`code_i`) or writes the function (`code_f`). `correct` is 1
-for a right answer and 0 for any other; the metric `malformed` is 1 where there was none. Answers and programs are
-judged in Red Queen's jail, on this machine. A fault of the machine is an error and no reward.
+What is asked: {kinds}. `correct` is 1 for a right answer and 0 for any other; the metric `malformed` is 1 where there
+was none. Answers and programs are judged in Red Queen's jail, on this machine. A fault of the machine is an error and
+no reward.
 
 The game itself goes on from here, with two agents: a teacher writes a task and a student attempts it.
 

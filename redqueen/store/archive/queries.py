@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from redqueen.records import Kind
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.archive.rows import AttemptRow, MatchRow, StandingRow
+from redqueen.store.archive.rows import AttemptRow, MatchRow, StandingRow, written_by
 
 Sort = Literal["step", "rho", "reward", "tokens", "nodes", "lines", "depth"]
 """What proposals can be sorted by: the step, or a column of the listing. The last three are of the reached program of a
@@ -49,7 +49,8 @@ class Line:
     id: str
     step: int
     kind: Kind
-    teacher: str
+    author: str
+    """The teacher; of a fixed task, what it is: "yours", "a seed"."""
     student: str
     status: str
     reward: float | None
@@ -64,8 +65,8 @@ class Line:
 
 
 _COLUMNS = (
-    "p.id, p.step, p.kind, p.teacher, m.student, p.status, p.reward, t.rho, t.novel, c.reached_nodes, p.tokens, "
-    "COALESCE(t.program, p.text), COALESCE(t.message, '')"
+    "p.id, p.step, p.kind, COALESCE(t.author, p.teacher), m.student, p.status, p.reward, t.rho, t.novel, "
+    "c.reached_nodes, p.tokens, COALESCE(t.program, p.text), COALESCE(t.message, '')"
 )
 
 
@@ -118,6 +119,7 @@ def lines_of(archive: ArchiveReader, chosen: Sequence[str]) -> list[Line]:
 def _line(row: tuple[Any, ...]) -> Line:
     names = [column.name for column in fields(Line)]
     values: dict[str, Any] = dict(zip(names, row, strict=True))
+    values["author"] = written_by(values["author"])
     # SQLite stores a truth value as 0 or 1, and nothing for a refused proposal.
     if values["novel"] is not None:
         values["novel"] = bool(values["novel"])

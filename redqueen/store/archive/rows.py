@@ -8,10 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redqueen.method.names import MemberName
+from redqueen.method.seeds import AUTHOR, OWN
 from redqueen.records import FinishReason, Kind, Pair, Role, Status, Task
 
 BANK = "bank"
 """Stands for the teacher of fixed tasks, which no teacher wrote."""
+_FIXED = {OWN: "yours", AUTHOR: "a seed", BANK: "fixed"}
+
+
+def written_by(author: str) -> str:
+    """Returns who wrote a task, for people: a teacher, or what a fixed task is."""
+    return _FIXED.get(author, author)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

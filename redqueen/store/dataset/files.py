@@ -7,6 +7,7 @@ import codecs
 import gzip
 import inspect
 import json
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,7 +19,7 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from redqueen.base.optional import require
-from redqueen.base.plain_files import open_plain
+from redqueen.base.plain_files import open_plain, read_once
 from redqueen.errors import UserError
 from redqueen.method.seeds import OWN
 from redqueen.records import Pair, Task
@@ -137,6 +138,8 @@ def read_rows(file: Path) -> Iterator[dict[str, Any] | str]:
 
     Raises UserError if the file cannot be read or has another ending.
     """
+    if file.is_dir() and not is_exported(file):
+        raise UserError(f"{file} holds no tasks: give a file, or a folder that has {FOLDER_FILE}")
     if file.is_dir():
         file = file / FOLDER_FILE
     if not is_rows(file):
@@ -179,6 +182,8 @@ def _check_lines(file: Path, head: bytes) -> None:
         raise UserError(f"{file} is no text in UTF-8: save it in that encoding, not packed")
     if first == "{" or first.startswith("["):
         raise UserError(f"{file} is not one JSON object a line, but one value over the whole file: write a row a line")
+    if not first.startswith("{") and re.search(r"[^\s,;\t][,;\t]", first):
+        raise UserError(f"{file} looks like CSV, and not like rows of JSON: write one JSON object a line")
 
 
 def _row(line: bytes) -> dict[str, Any] | str:
@@ -230,12 +235,16 @@ def fixed_tasks(source: Path) -> list[Task]:
         with ArchiveReader(RunDirectory(source).archive) as reader:
             tasks = [row.task() for row in reader.tasks()]
     else:
-        tasks: list[Task] = []
-        for number, row in enumerate(exported_rows(source), 1):
-            tasks.append(replace(task_of(row, f"{source}, row {number}"), id=f"row-{number}", author=OWN))
+        tasks = list(_exported(source))
     if not tasks:
         raise UserError(f"{source} holds no tasks")
     return tasks
+
+
+@read_once
+def _exported(file: Path) -> tuple[Task, ...]:
+    rows = enumerate(exported_rows(file), 1)
+    return tuple(replace(task_of(row, f"{file}, row {number}"), id=f"row-{number}", author=OWN) for number, row in rows)
 
 
 def exported_rows(file: Path) -> Iterator[dict[str, Any]]:

@@ -81,7 +81,7 @@ def load_own_tasks(file: Path, verifier: Verifier) -> OwnTasks:
             # Rows with one program are one task, unless each asks something else of it.
             name = fingerprint(task.program) if row.kind == PYTHON.name else task.id
             programs.setdefault(name, []).append(task)
-    if reading.form is not None and reading.form.name == "programs with inputs" and reading.kind == PYTHON.name:
+    if reading.kind == PYTHON.name:
         tasks, taken = _as_seeds(list(programs.values()), verifier, reading.refused)
     else:
         tasks = [task for (task,) in programs.values()]

@@ -10,6 +10,7 @@ import builtins
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Any, cast
 
 from redqueen.jail import MAX_INPUTS, MAX_TEXT_BYTES, PROGRAMS, Call, LiteralError, Script, Test, to_literal
@@ -60,10 +61,16 @@ class Form:
     """Raises BadRowError."""
     like: str = field(default="")
     """Data sets that have it."""
+    kind: str = ""
+    """What the column `kind` must say; "" if it does not matter."""
 
     def fits(self, fields: Fields) -> bool:
         """Returns whether a row has the columns."""
-        return all(any(fields.get(name) is not None for name in column.split("|")) for column in self.columns)
+        return fields.get("kind") == self.kind if self.kind else not self.missing(fields)
+
+    def missing(self, fields: Fields) -> list[str]:
+        """Returns the columns that a row does not have, or that are null."""
+        return [column for column in self.columns if all(fields.get(name) is None for name in column.split("|"))]
 
 
 def form_of(fields: Fields) -> Form:
@@ -71,6 +78,10 @@ def form_of(fields: Fields) -> Form:
     for form in FORMS:
         if form.fits(fields):
             return form
+    for form in FORMS:
+        if form.fits(dict.fromkeys(fields, "")):
+            empty = form.missing(fields)[0].replace("|", '" or "')
+            raise BadRowError(f'"{empty}" is null: give it a value, or leave the row out')
     there = ", ".join(fields) or "none"
     raise BadRowError(
         f'its columns ({printable(there)[:200]}) are of no form that is read here: rename them to "program" and '
@@ -82,8 +93,6 @@ def form_of(fields: Fields) -> Form:
 
 
 def _own_program(fields: Fields) -> OwnRow:
-    if fields.get("kind") == "code_t":
-        return _imported(fields)
     program = _text(fields, "program")
     if len(program) > MAX_PROGRAM_BYTES:
         raise BadRowError(f'"program" is longer than {MAX_PROGRAM_BYTES:,} bytes')
@@ -105,13 +114,6 @@ def _own_program(fields: Fields) -> OwnRow:
     return OwnRow(kind=PYTHON.name, programs=programs, inputs=inputs, outputs=outputs, message=message)
 
 
-def _imported(fields: Fields) -> OwnRow:
-    """Reads a row that `tasks import` or `tasks export` wrote."""
-    pairs = zip(_texts(fields, "inputs"), _texts(fields, "outputs"), strict=False)
-    program = _text(fields, "program")
-    return _tested([Pair(*pair) for pair in pairs], [program] if program else [], _text(fields, "message"))
-
-
 def _cruxeval(fields: Fields) -> OwnRow:
     renamed = {"program": fields["code"], "inputs": [fields["input"]], "outputs": [fields["output"]]}
     return _own_program(renamed)
@@ -121,11 +123,22 @@ def _cruxeval(fields: Fields) -> OwnRow:
 
 
 def _prompt_and_tests(fields: Fields) -> OwnRow:
+    tests, programs = fields["tests"], _programs(fields, "program", "solution", "code")
+    if isinstance(tests, str) and not tests.lstrip().startswith("["):
+        return _tested(_in_lines(tests), programs, _text(fields, "prompt"))
     try:
-        tests = tests_of(fields["tests"], PROGRAMS.limits)
+        read = tests_of(tests, PROGRAMS.limits)
     except ValueError as error:
         raise BadRowError(f'"tests": {error}') from None
-    return _tested(tests, _programs(fields, "program", "solution", "code"), _text(fields, "prompt"))
+    return _tested(read, programs, _text(fields, "prompt"))
+
+
+def _in_lines(tests: str) -> list[str]:
+    """Returns the assertions of a text. Raises BadRowError if it has none."""
+    asserts = _assertions(tests) if "assert" in tests else []
+    if not asserts:
+        raise BadRowError('"tests" is one text, neither a JSON list nor lines such as `assert f(1) == 2`: give a list')
+    return asserts
 
 
 def _mbpp(fields: Fields) -> OwnRow:
@@ -134,6 +147,12 @@ def _mbpp(fields: Fields) -> OwnRow:
     tests = [*_texts(fields, "test_list"), *_texts(fields, "challenge_test_list", optional=True)]
     asserts = [line for test in tests for line in _assertions(test)]
     return _tested(asserts, _programs(fields, "code"), _text(fields, "text" if fields.get("text") else "prompt"))
+
+
+def _exported_tests(fields: Fields) -> OwnRow:
+    """Reads a row that `tasks import` or `tasks export` wrote."""
+    pairs = zip(_texts(fields, "inputs"), _texts(fields, "outputs"), strict=False)
+    return _tested(list(starmap(Pair, pairs)), _programs(fields, "program"), _text(fields, "message"))
 
 
 def _mbpp_plus(fields: Fields) -> OwnRow:
@@ -298,6 +317,14 @@ def _question(fields: Fields) -> OwnRow:
     return OwnRow(kind="maths", programs=(question,), inputs=("",), outputs=(to_literal(list(answers)),))
 
 
+def _exported_question(fields: Fields) -> OwnRow:
+    """Reads a row that `tasks import` or `tasks export` wrote."""
+    inputs, outputs = _texts(fields, "inputs"), _texts(fields, "outputs")
+    if len(inputs) != 1 or len(outputs) != 1:
+        raise BadRowError('"inputs" and "outputs" of a question must hold one text each')
+    return OwnRow(kind="maths", programs=(_text(fields, "program"),), inputs=inputs, outputs=outputs)
+
+
 # What columns hold.
 
 
@@ -348,8 +375,12 @@ def _programs(fields: Fields, *names: str) -> list[str]:
 
 
 _TESTS = "a prompt with tests"
+_QUESTIONS = "questions of mathematics"
+_EXPORT = "tasks export"
 FORMS = (
-    Form(name="programs with inputs", columns=("program", "inputs"), read=_own_program, like="tasks export"),
+    Form(name=_TESTS, columns=("program", "inputs"), read=_exported_tests, like=_EXPORT, kind="code_t"),
+    Form(name=_QUESTIONS, columns=("program", "inputs"), read=_exported_question, like=_EXPORT, kind="maths"),
+    Form(name="programs with inputs", columns=("program", "inputs"), read=_own_program, like=_EXPORT),
     Form(name="programs with inputs", columns=("code", "input", "output"), read=_cruxeval, like="CRUXEval"),
     Form(name=_TESTS, columns=("prompt", "tests"), read=_prompt_and_tests, like="rows for passes_tests"),
     Form(name=_TESTS, columns=("test_list", "code", "text|prompt"), read=_mbpp, like="MBPP"),
@@ -358,7 +389,7 @@ FORMS = (
     Form(name=_TESTS, columns=("input_output", "question"), read=_apps, like="APPS, TACO"),
     Form(name=_TESTS, columns=("question_content", "public_test_cases"), read=_livecodebench, like="LiveCodeBench"),
     Form(
-        name="questions of mathematics",
+        name=_QUESTIONS,
         columns=("question|problem", "answer|solution|final_answer"),
         read=_question,
         like="GSM8K, MATH",

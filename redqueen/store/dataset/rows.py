@@ -17,6 +17,7 @@ from redqueen.store.archive.rows import TaskRow
 from redqueen.store.directory import RunDirectory
 from redqueen.tasks.kinds import find_or_plain
 from redqueen.tasks.kinds.work import WorkedText
+from redqueen.tasks.programs.normal_form import hashed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,21 +33,22 @@ class TaskRecord:
     kind: Kind
     """What is asked; the data set's card says it for each kind."""
     author: str
-    """The teacher that wrote it."""
+    """The teacher that wrote it; `own` of a task of yours, `seed` of a shipped one."""
     student: str
     """The student that it was posed to."""
     program: str
     """The program, which defines a function `f`. For an induction task it is an earlier task's or a seed's, and
-    the student never sees it."""
+    the student never sees it. A task with tests has any program that passes them, or an empty text."""
     inputs: tuple[str, ...]
     """Argument lists as Python literals: the text between the brackets of `f(...)`. An induction
-    task has several."""
+    task has several. Of a task with tests they are what is asked: `add(2, 2)`, `stdin('1 2')`."""
     outputs: tuple[str, ...]
     """What the program returned in the sandbox for each of `inputs`, as Python literals."""
     message: str
-    """What the function should do, in the teacher's words, if it is asked for; else empty."""
+    """What the function should do, in its author's words, if it is asked for; else empty."""
     shown: int
-    """An induction task: the student sees this many of the pairs, from the first, and is judged on the rest; else 0."""
+    """An induction task: the student sees this many of the pairs, from the first, and is judged on the rest, or with
+    tests on all; else 0."""
     attempts: int
     """The attempts that were judged and paid."""
     solved: int
@@ -104,14 +106,15 @@ def read_tasks(run: Path) -> list[TaskRecord]:
     # A task may have the program of another one, and a shape takes a parse. So each program is parsed once.
     shapes = {(row.kind, row.program): "" for row in rows}
     for kind, program in shapes:
-        shapes[kind, program] = find_or_plain(kind).language.shape(program)
+        shapes[kind, program] = find_or_plain(kind).language.shape(program) if program else ""
     # `runs/..` and `.` have no name of their own.
     name = run.resolve().name
     return [
         _record(
             name,
             row,
-            shapes[row.kind, row.program],
+            # What has no program is told apart by its text.
+            shapes[row.kind, row.program] or hashed(row.message),
             taken_apart(prompts, row.kind, right.get(row.id, "")),
             *outcomes[row.id],
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from redqueen.base.plain_files import read_plain_text
+from redqueen.base.plain_files import read_once, read_plain_text
 from redqueen.records import Draft
 from redqueen.tasks.kinds.language import SeedError
 from redqueen.tasks.programs.normal_form import split_calls
@@ -25,6 +25,7 @@ def parse_block(block: str) -> Draft:
     return Draft(program, inputs, first[2:])
 
 
+@read_once
 def read_own(
     file: Path, parse: Callable[[str], Draft] = parse_block, form: str = FORM, programs: str = "programs"
 ) -> tuple[Draft, ...]:

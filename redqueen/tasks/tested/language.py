@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from redqueen.base.plain_files import read_plain_text
+from redqueen.base.plain_files import read_once, read_plain_text
 from redqueen.jail import MAX_INPUTS, PROGRAMS, Job, LiteralError, Outcome
 from redqueen.jail.judging import printed_job, values_job
 from redqueen.records import Draft, Pair
@@ -46,8 +46,8 @@ class Tested(Calls):
         return PYTHON.shape(program)
 
     def tree(self, program: str) -> ast.Module | None:
-        # The measures of programs begin at `f`.
-        return PYTHON.tree(program) if f"def {ENTRY}(" in program else None
+        # The measures are of a function `f` and its arguments, and a test may ask for any expression.
+        return None
 
     def job(
         self,
@@ -139,6 +139,7 @@ def _as_tests(draft: Draft) -> Draft:
     return replace(draft, inputs=tuple(f"{ENTRY}({given})" for given in draft.inputs))
 
 
+@read_once
 def _with_program(file: Path) -> tuple[Draft, ...]:
     """Returns the tasks of an imported file that have a program of their own. Raises SeedError if none has."""
     try:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
-from redqueen.extras.page import comparison, views
+from redqueen.extras.page import comparison, tasks, views
+from redqueen.extras.page.live_run import LiveRun
+from tests.cli.archived import archived_tests
+from tests.cli.running import redqueen
 from tests.extras.page import drawn_run
 from tests.extras.page.conftest import page
 from tests.extras.page.test_app import ask
@@ -68,8 +72,28 @@ def test_the_example_shows_the_work_of_an_answer_apart_from_it(watched: Path, tm
         archive.execute("UPDATE attempts SET text = ?", ["\nx = 1\nreturn x + 3 -> 4"])
     archive.close()
     example = ask(page(run), "overview")["example"]
-    assert example["author"] == "you"
+    assert example["author"] == "yours"
     assert {(each["work"], each["text"]) for each in example["answers"]} == {("x = 1\nreturn x + 3", "4")}
+
+
+def test_your_tasks_are_called_yours_wherever_a_task_is_shown(tmp_path: Path) -> None:
+    run = LiveRun(archived_tests(tmp_path / "run"))
+    assert [(view["fixed"], view["author"]) for view in map(partial(tasks.task_view, run), ("1.0.a", "1.1.a"))] == [
+        (False, "T0"),
+        (True, "yours"),
+    ]
+    listed = tasks.browse(run, {"sort": "step"})["tasks"]
+    assert [(line["id"], line["author"]) for line in listed] == [
+        ("1.0.a", "T0"),
+        ("1.1.a", "yours"),
+        ("1.1.b", "yours"),
+    ]
+    shown = tasks.example(run)
+    assert (shown["id"], shown["fixed"], shown["author"]) == ("1.1.a", True, "yours")
+    said = redqueen("show", str(run.directory.path)).stdout
+    assert "step 1  code_t yours for S1  (1.1.a)" in said
+    assert "step 1  code_t by T0 for S1  (1.0.a)" in said
+    assert "solved 1 of 2; no teacher is paid" in said
 
 
 def test_a_resumed_run_has_a_session_more(watched: Path, tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import uvicorn
 
-from tests.cli.archived import archived
+from tests.cli.archived import ADDS, archived, archived_tests
 
 pytest.importorskip("openenv.core", reason="OpenEnv is not installed: make test-openenv")
 
@@ -46,6 +47,17 @@ def test_openenvs_client_plays_episodes(url: str) -> None:
         drawn = [env.reset(seed=seed).observation["prompt"] for seed in (1, 1, 2, 3, 4)]
         assert drawn[0] == drawn[1]
         assert len(set(drawn)) > 1
+
+
+def test_a_task_with_tests_is_an_episode(tmp_path: Path) -> None:
+    from redqueen.extras.rewards.exported import posed_tasks
+    from redqueen.extras.rewards.openenv import AnswerAction, PuzzleEnvironment
+
+    environment = PuzzleEnvironment(posed_tasks(archived_tests(tmp_path / "run")))
+    for index, program in ((1, ADDS), (2, "print(2 * int(input()))")):
+        assert environment.reset(index=index).kind == "code_t"
+        done = environment.step(AnswerAction(text=f"<answer>\n```python\n{program}\n```\n</answer>"))
+        assert (done.reward, done.verdict) == (1.0, "correct")
 
 
 def test_an_environment_says_what_it_has_and_wants_a_task_before_an_answer() -> None:

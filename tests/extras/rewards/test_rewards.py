@@ -17,7 +17,7 @@ from redqueen.jail import Call, Outcome, Script
 from redqueen.records import Verdict
 from redqueen.tasks.python.seeds import reserved
 from redqueen.tasks.tested.row_tests import test_of as read_test
-from tests.cli.archived import archived
+from tests.cli.archived import archived, archived_tests
 
 ADD = "def f(x):\n    return x + 3"
 TASKS = [
@@ -69,6 +69,26 @@ def test_trl_gets_the_games_rewards_for_conversations(exported: Path) -> None:
     assert logged == [("jail/correct", 1.0)]
     wrong = [said(fenced("output", "5")), said("1"), said(fenced("python", "import os"))]
     assert solved(wrong, **columns(rows)) == [-0.5, -1.0, -0.5]
+
+
+def test_tasks_with_tests_are_posed_and_judged_in_every_form(tmp_path: Path) -> None:
+    run = archived_tests(tmp_path / "run")
+    right = ["def f(x):\n    return x - 1", ADDS, "print(2 * int(input()))"]
+    rows = task_rows(run)
+    assert {row["kind"] for row in rows} == {"code_t"}
+    assert "Add two numbers.\nThey are whole." in rows[1]["prompt"][0]["content"]
+    assert "add(0, 9)" not in rows[1]["prompt"][0]["content"]
+    answers = [fenced("python", program) for program in right]
+    assert solved([said(text) for text in answers], **columns(rows)) == [1.0, 1.0, 1.0]
+    assert solved([said(text) for text in (*answers[1:], answers[0])], **columns(rows)) == [-0.5, -0.5, -0.5]
+    texts = task_rows(run, "completion")
+    assert texts[1]["prompt"].endswith("def add(")
+    written = [program.removeprefix(row["opening"]) for row, program in zip(texts, right, strict=True)]
+    assert solved([f"{text}\n\n# more" for text in written], **columns(texts)) == [1.0, 1.0, 1.0]
+    for row, answer in zip(verl_rows(run), answers, strict=True):
+        truth = row["reward_model"]["ground_truth"]
+        assert compute_score(row["data_source"], answer, truth) == {"score": 1.0, "acc": True}
+        assert compute_score(row["data_source"], "nothing", truth)["score"] < 0
 
 
 def test_the_answer_is_the_last_one_of_a_text_that_speaks_of_its_form(exported: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -13,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from tests.cli.archived import archived
+from tests.cli.archived import archived, archived_tests
 from tests.cli.running import redqueen
 from tests.extras.rewards.chat_server import chat_server
 
 pytest.importorskip("verifiers.v1", reason="verifiers is not installed: make test-verifiers")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +99,29 @@ def test_a_taskset_loads_the_tasks_that_its_config_asks_for(installed: dict[str,
     )
     done = subprocess.run([sys.executable, "-c", code], env=installed, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["1.0.a 1.0.b 2.0.a 2.0.b", "1.0.a 2.0.a", "1.0.a 1.0.b 2.0.b"]
+
+
+def test_tasks_with_tests_validate_and_only_those_with_programs_are_shown_to_teachers(tmp_path: Path) -> None:
+    from redqueen.extras.rewards.verifiers import Puzzles, PuzzlesConfig
+    from redqueen.extras.rewards.verifiers_game import Openings, OpeningsConfig
+
+    file = tmp_path / "tasks.jsonl"
+    done = redqueen("tasks", "export", str(archived_tests(tmp_path / "run")), "--out", str(file))
+    assert done.returncode == 0, done.stderr
+
+    class Tasks(Puzzles):
+        FILE = file
+
+    class Requests(Openings):
+        FILE = file
+
+    loaded = Tasks(PuzzlesConfig()).load()
+    assert [puzzle.data.kind for puzzle in loaded] == ["code_t"] * 3
+    assert [asyncio.run(puzzle.validate(None)) for puzzle in loaded] == [True] * 3
+    asked = Requests(OpeningsConfig(count=1)).load()[0].data.prompt
+    assert "Take one away." in asked
+    assert "Add two numbers." in asked
+    assert "print twice as much" not in asked
 
 
 def proposal_or_answer() -> Callable[[str], str]:

@@ -53,6 +53,11 @@ def metrics(done: StepMeasures) -> StepMetrics:
     return step_metrics(record(4, measures=done))
 
 
+def test_a_program_with_tests_is_not_measured_whatever_its_function_is_called() -> None:
+    tested = replace(task("a", ALIVE), kind="code_t", pairs=(Pair("f(1)", "1"), Pair("f(f(2)) + 1", "3")))
+    assert measure(Measures(BUILT_IN), 4, tested).rows == ()
+
+
 def test_a_task_is_measured_as_written_and_as_reached() -> None:
     done = measure(Measures(BUILT_IN), 4, task("a", DEAD), task("b", ALIVE))
     dead, alive = done.rows

@@ -33,7 +33,7 @@ function drawTasks(root, title, note, found) {
     const box = h("div");
     const { proposal, task: valid } = each;
     const solved = valid.rho === null ? "no solve rate" : `solved ${Math.round(valid.rho * 100)}%`;
-    const what = `${proposal.id} · step ${proposal.step} · ${proposal.kind} · ${each.fixed ? "fixed" : proposal.teacher} → ${each.student} · ${solved}`;
+    const what = `${proposal.id} · step ${proposal.step} · ${proposal.kind} · ${each.author} → ${each.student} · ${solved}`;
     const text = valid.message ? `# ${valid.message}\n${valid.program}` : valid.program;
     root.append(h("details", { class: "told" }, h("summary", {}, what, h("pre", {}, text.trim())), box));
     task.render(box, each, pageOf());

@@ -244,13 +244,13 @@ def solve_rate_by_kind(step: CountedStep) -> dict[Kind, float | None]:
 )
 def solve_rate_own(step: CountedStep) -> float | None:
     """Correct / judged attempts at fixed tasks: your own, or the seeds; only where some are posed."""
-    return _solve_rate(step.answered_own)
+    return _solve_rate(step.answered_fixed)
 
 
 @METRICS.add("share", optional=True)
 def solve_rate_teachers(step: CountedStep) -> float | None:
     """The same at teachers' tasks; only where fixed ones are posed too."""
-    fixed = {id(attempt) for attempt in step.answered_own}
+    fixed = {id(attempt) for attempt in step.answered_fixed}
     return _solve_rate([one for one in step.answered if id(one) not in fixed]) if fixed else None
 
 

@@ -53,19 +53,19 @@ class CountedStep:
         self.answered = [attempt for attempt in self.attempts if is_judged(attempt.attempted.verdict)]
         """The attempts that are right or wrong."""
         at_fixed = [attempt for posed in record.played.posed for attempt in posed.attempts]
-        self.answered_own = [attempt for attempt in at_fixed if is_judged(attempt.attempted.verdict)]
+        self.answered_fixed = [attempt for attempt in at_fixed if is_judged(attempt.attempted.verdict)]
         """Those at fixed tasks."""
         self.rollouts = [proposal.proposed.rollout for proposal in self.proposals]
         """What living members wrote, proposals first."""
         self.rollouts += [attempt.attempted.rollout for attempt in self.attempts]
-        self.rated_own = [posed for posed in record.played.posed if posed.solve_rate is not None]
+        self.rated_fixed = [posed for posed in record.played.posed if posed.solve_rate is not None]
         """The fixed tasks with a solve rate."""
         self.rated: list[ScoredProposal | ScoredPosed] = [
             proposal
             for proposal in self.proposals
             if proposal.proposed.student in self.living and proposal.solve_rate is not None
         ]
-        self.rated += self.rated_own
+        self.rated += self.rated_fixed
         """The tasks of living teachers, and fixed ones, with a solve rate of a living student."""
         self.measured = record.measures.tasks
         """The valid tasks of living teachers, as they were measured."""

@@ -69,9 +69,9 @@ function glance(example, page) {
   return [example && task(example, page), next(page.state)].filter(Boolean);
 }
 
-function task({ id, step, kind, author, question, answer: right, solved, attempts, answers: given, more }, page) {
+function task({ id, step, kind, fixed, author, question, answer: right, solved, attempts, answers: given, more }, page) {
   const link = page.link("/task", { id });
-  const by = author ? `by ${author}` : "fixed";
+  const by = fixed ? author : `by ${author}`;
   const lines = given.map(({ status, work, text, count }) => [
     h("dt", { class: status === "correct" ? "good" : "soft" }, `${count} × ${status}`),
     h("dd", {}, work.trim() && h("div", { class: "soft" }, h("code", {}, work.trim())), h("code", {}, text || "(nothing)")),

@@ -35,12 +35,12 @@ export const task = {
   },
 };
 
-function facts({ kind, fixed, proposal, task: valid, student, references }, page) {
+function facts({ kind, fixed, author, proposal, task: valid, student, references }, page) {
   const named = ({ id, here }) => (here ? h("a", { href: page.link("/task", { id }) }, id) : id);
   const lines = [
     ["kind", kind],
     ["step", h("a", { href: page.link("/tasks", { from: proposal.step, to: proposal.step }) }, proposal.step)],
-    ["author", fixed ? "a fixed task, of the seeds or a file" : page.memberLink(proposal.teacher.split("@")[0])],
+    ["author", fixed ? author : page.memberLink(proposal.teacher.split("@")[0])],
     ["student", student ? page.memberLink(student.split("@")[0]) : "–"],
     ["verdict", h("span", { class: valid ? "good" : "bad" }, proposal.status)],
     valid && ["solve rate", percent(valid.rho)],

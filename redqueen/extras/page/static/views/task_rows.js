@@ -8,7 +8,7 @@ export function taskRows(tasks, page) {
       h("strong", {}, task.id),
       h("span", {}, `step ${task.step}`),
       h("span", {}, task.kind),
-      h("span", {}, `${task.teacher} → ${task.student}`),
+      h("span", {}, `${task.author} → ${task.student}`),
       task.status === "valid" ? h("span", {}, `solved ${percent(task.rho)}`) : h("span", { class: "bad" }, task.status),
       h("span", {}, `paid ${signed(task.reward)}`),
       task.nodes !== null && task.nodes !== undefined && h("span", {}, `${task.nodes} nodes`),
