@@ -13,9 +13,9 @@ from benchmarks.report import Report, against, finish, log, times
 from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
 from redqueen.config import Config, PlaySettings
 from redqueen.engine.model.base import Base, fingerprint_of, load
-from redqueen.evals.benchmarks.benchmark import ProblemSet, form_of
-from redqueen.evals.benchmarks.registry import load_benchmarks
-from redqueen.evals.graders.grader import OpenGraders
+from redqueen.evals.benchmark import ProblemSet, form_of
+from redqueen.evals.grader import OpenGraders
+from redqueen.evals.registry import load_benchmarks
 from redqueen.evals.runner import Plan, evaluate
 from redqueen.evals.samples import SampleStore
 from redqueen.evals.targets import Entrant, read_targets

@@ -25,7 +25,7 @@ from redqueen.base import streams
 from redqueen.base.futures import finished
 from redqueen.config import Config, PlaySettings
 from redqueen.config.recipes import recipe
-from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.engine.adapters import Adapter, Factors
 from redqueen.engine.model.base import BaseFacts
 from redqueen.engine.policy import Policy
 from redqueen.engine.work import Work

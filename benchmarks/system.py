@@ -12,7 +12,7 @@ import transformers
 from benchmarks.timing import BenchmarkError, Stopwatch, Timing
 from benchmarks.workload import name
 from redqueen.config import BUNDLED, LearningConfig, ModelConfig, SamplingConfig
-from redqueen.engine.adapters.factors import Adapter, Factors, fresh, generator
+from redqueen.engine.adapters import Adapter, Factors, fresh, generator
 from redqueen.engine.model.base import Base, dtype_of, load
 from redqueen.engine.policy import Policy, open_policy
 from redqueen.records import Request, Sample

@@ -14,8 +14,7 @@ from statistics import fmean
 
 from redqueen.base.machine import set_library_defaults
 from redqueen.config import Config, GameConfig, LearningConfig, ModelConfig, SamplingConfig
-from redqueen.engine.adapters.factors import generator, perturb
-from redqueen.engine.adapters.start import starting_adapter
+from redqueen.engine.adapters import generator, perturb, starting_adapter
 from redqueen.engine.model.base import load
 from redqueen.engine.policy import Policy, open_policy
 from redqueen.method.advantages import advantages

@@ -33,8 +33,7 @@ from redqueen.method.planting import seed_tasks as verified_seeds
 from redqueen.method.seeds import AUTHOR
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Kind, Proposal, Task, Verdict
-from redqueen.tasks.python import KINDS, PYTHON
-from redqueen.tasks.python.seeds import seeds
+from redqueen.tasks.python import KINDS, PYTHON, seeds
 from tests import tiny
 
 THREADS = int(os.environ["OMP_NUM_THREADS"])

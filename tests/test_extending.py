@@ -20,11 +20,11 @@ from redqueen import plugins
 from redqueen.cli.app_runs import _complete_benchmarks, runs
 from redqueen.config import Config, EvolutionConfig, GameConfig, ModelConfig, PlaySettings, SandboxConfig
 from redqueen.config.keys import describe
-from redqueen.engine.adapters.factors import Factors
+from redqueen.engine.adapters import Factors
 from redqueen.engine.model.base import load
-from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
-from redqueen.evals.graders.grader import OpenGraders
+from redqueen.evals.grader import OpenGraders
 from redqueen.evals.held_out import reserved_tasks
+from redqueen.evals.registry import chosen, load_benchmarks
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
 from redqueen.extras.page.live_run import LiveRun
@@ -58,8 +58,7 @@ from redqueen.records import (
 from redqueen.run.recording.files import MetricsRecorder
 from redqueen.run.recording.metrics import check_own, own_metrics, own_panels, own_values, step_metrics
 from redqueen.run.recording.metrics.metric import CountedStep
-from redqueen.run.recording.recorder import Session
-from redqueen.run.recording.tracker import Tracker, check_trackers, open_recorders, open_trackers
+from redqueen.run.recording.recorder import Session, Tracker, check_trackers, open_recorders, open_trackers
 from redqueen.store.directory import RunDirectory
 from redqueen.store.lineage import lives
 from redqueen.store.metrics import numbers

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from redqueen.config import EvolutionSettings
-from redqueen.engine.adapters.factors import Factors
+from redqueen.engine.adapters import Factors
 from redqueen.extras.studies.ancestry import student_epochs
 from redqueen.method.verifier import LocalVerifier
 from redqueen.store import checkpoint

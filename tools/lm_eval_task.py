@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from redqueen.config import PlaySettings
-from redqueen.evals.benchmarks.reserved import answer_tokens, load_reserved
+from redqueen.evals.benchmark import answer_tokens, load_reserved
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Task
 from redqueen.store.directory import RunDirectory

@@ -19,7 +19,7 @@ runs = typer.Typer()
 
 def _complete_benchmarks(context: typer.Context, incomplete: str) -> list[str]:
     """Returns what a shell may complete in a list of benchmarks, those of the modules under --plugins among them."""
-    from redqueen.evals.benchmarks.registry import chosen, groups, names
+    from redqueen.evals.registry import chosen, groups, names
     from redqueen.plugins import load
 
     try:
@@ -96,7 +96,7 @@ def ask(
         checked_member(run, member, step, allowed)
     say_loading(member)
     if not question:
-        from redqueen.cli.conversation import run_conversation
+        from redqueen.cli.ask import run_conversation
 
         raise typer.Exit(run_conversation(run, member, step, attempts, allowed))
     from redqueen.cli.ask import run_ask
@@ -179,7 +179,7 @@ def evaluate(
     side. docs/EVALUATION.md lists the benchmarks and where their data come from.
     """
     _check_member(targets, members)
-    from redqueen.evals.benchmarks.registry import chosen
+    from redqueen.evals.registry import chosen
 
     # Own benchmarks are known only once their modules are imported.
     if not plugins:

@@ -12,8 +12,7 @@ from typing import Any, Self, cast
 from pydantic import ValidationError, model_validator
 
 from redqueen.config.game import EvalsConfig, EvolutionConfig, GameConfig, LeagueConfig, ReferenceSource
-from redqueen.config.keys import flat, keys, parse_value, unknown_key
-from redqueen.config.section import ANY_PART, Section
+from redqueen.config.keys import ANY_PART, Section, flat, keys, parse_value, unknown_key
 from redqueen.config.training import (
     AUTO_TARGETS,
     BUNDLED,

@@ -13,7 +13,7 @@ from redqueen import extras
 from redqueen.base.closing import Closing
 from redqueen.base.request_stream import Follow
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
-from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.engine.adapters import Adapter, Factors
 from redqueen.engine.executor import Executor, InlineExecutor
 from redqueen.engine.learning.learner import LocalLearner
 from redqueen.engine.lora.adapter_bank import AdapterBank

@@ -11,13 +11,12 @@ from itertools import product
 
 from redqueen.base.futures import finished
 from redqueen.config import Config
-from redqueen.engine.adapters.factors import Adapter, Factors, fresh, generator
-from redqueen.engine.adapters.peft_files import refit
+from redqueen.engine.adapters import Adapter, Factors, fresh, generator, refit
 from redqueen.engine.model.base import Base
 from redqueen.engine.policy import Policy, open_policy
 from redqueen.errors import AdapterError, UserError
-from redqueen.evals.benchmarks.benchmark import Benchmark, Form, ProblemSet, Template, own_code
-from redqueen.evals.graders.grader import Grader, OpenGraders, Problem
+from redqueen.evals.benchmark import Benchmark, Form, ProblemSet, Template, own_code
+from redqueen.evals.grader import Grader, OpenGraders, Problem
 from redqueen.evals.samples import SampleRow, SampleStore
 from redqueen.evals.scores import Results, ScoreEntry
 from redqueen.evals.targets import Entrant

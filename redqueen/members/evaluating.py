@@ -9,14 +9,13 @@ from pathlib import Path
 from redqueen.base.intervals import Interval
 from redqueen.config import Config, ModelConfig, PlaySettings
 from redqueen.engine.model.base import fingerprint_of, load
-from redqueen.engine.model.source import read_tokenizer
-from redqueen.engine.model.tokens import chat_fault
+from redqueen.engine.model.source import chat_fault, read_tokenizer
 from redqueen.errors import ModelError, UserError
-from redqueen.evals.benchmarks import reserved
-from redqueen.evals.benchmarks.benchmark import ProblemSet, Template, form_of
-from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
+from redqueen.evals import benchmark
+from redqueen.evals.benchmark import ProblemSet, Template, form_of
 from redqueen.evals.contamination import Overlap
-from redqueen.evals.graders.grader import OpenGraders
+from redqueen.evals.grader import OpenGraders
+from redqueen.evals.registry import chosen, load_benchmarks
 from redqueen.evals.runner import Plan, Report, evaluate
 from redqueen.evals.samples import SampleStore
 from redqueen.evals.scores import Results
@@ -122,7 +121,7 @@ def evaluate_targets(
         listener.warning(line)
     config = with_allowed(config, wanted.allowed)
     names = chosen(wanted.benchmarks)
-    if reserved.NAME in names:
+    if benchmark.NAME in names:
         check_reserved(targets, wanted.max_tokens)
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
         # Data that are missing are known before a model is loaded.

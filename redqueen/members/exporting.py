@@ -11,7 +11,7 @@ from redqueen import __version__
 from redqueen.analysis.replay import MemberAtStep, find_member, fitness_at
 from redqueen.base.markup import code, plain, yaml_text
 from redqueen.config import BUNDLED, Config, EvolutionSettings, GameConfig, ModelConfig
-from redqueen.engine.adapters.peft_files import save_adapter
+from redqueen.engine.adapters import save_adapter
 from redqueen.engine.model.base import location
 from redqueen.engine.model.member import write_merged
 from redqueen.errors import UserError

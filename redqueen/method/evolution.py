@@ -9,7 +9,7 @@ from statistics import fmean
 from redqueen import plugins
 from redqueen.base import streams
 from redqueen.config import EvolutionSettings, LeagueConfig
-from redqueen.engine.adapters.factors import Adapter, generator, relative_distance
+from redqueen.engine.adapters import Adapter, generator, relative_distance
 from redqueen.engine.policy import MemberPolicy
 from redqueen.method.fitness import Fitness, game_learnability, named_fitness
 from redqueen.method.games import Par, match_score, outcome, par_by

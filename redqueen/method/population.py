@@ -8,8 +8,7 @@ from typing import Literal
 
 from redqueen.method import hall_of_fame
 from redqueen.method.games import SolveRates
-from redqueen.method.hall_of_fame import Champion
-from redqueen.method.names import MemberName
+from redqueen.method.hall_of_fame import Champion, MemberName
 from redqueen.method.rating import Outcome, Rating, TrueSkill
 from redqueen.records import Role
 

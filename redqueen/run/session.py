@@ -29,7 +29,7 @@ from redqueen.config import (
     PlaySettings,
     SamplingConfig,
 )
-from redqueen.engine.adapters.start import other_base
+from redqueen.engine.adapters import other_base
 from redqueen.engine.memory import fit as memory
 from redqueen.engine.memory.machine import check_engine, longest_text, this_machine
 from redqueen.engine.model.base import BaseFacts, facts_of, load
@@ -38,8 +38,8 @@ from redqueen.engine.model.dimensions import token_counter
 from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.source import cached, installed, read_config
 from redqueen.engine.policy import MemberPolicy, open_policy
-from redqueen.evals.benchmarks.registry import check_benchmarks
 from redqueen.evals.held_out import check_held_out
+from redqueen.evals.registry import check_benchmarks
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.method.reward_probe import check_advantage, check_rewards
 from redqueen.method.seeds import is_reserved, seeds_of
@@ -48,9 +48,8 @@ from redqueen.records import Verifier
 from redqueen.run.recording.environment import environment, session
 from redqueen.run.recording.measures import Spread
 from redqueen.run.recording.metrics import check_own
-from redqueen.run.recording.now import NowRecorder
-from redqueen.run.recording.recorder import Recorder, Session
-from redqueen.run.recording.tracker import check_trackers, open_recorders, open_trackers
+from redqueen.run.recording.phases import NowRecorder
+from redqueen.run.recording.recorder import Recorder, Session, check_trackers, open_recorders, open_trackers
 from redqueen.run.trainer import Trainer
 from redqueen.store import checkpoint
 from redqueen.store.archive.reader import damaged_archive, is_damage

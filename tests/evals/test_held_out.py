@@ -14,8 +14,7 @@ from redqueen.method.seeds import is_reserved
 from redqueen.method.self_play import SelfPlay
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request, Verdict
-from redqueen.tasks.python import NAMES
-from redqueen.tasks.python.seeds import reserved
+from redqueen.tasks.python import NAMES, reserved
 from tests import toy
 
 

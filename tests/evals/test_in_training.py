@@ -10,7 +10,7 @@ import pytest
 
 from redqueen.config import Config, PlaySettings
 from redqueen.errors import UserError
-from redqueen.evals.answers import START, HeldOutAnswer, differences, judged
+from redqueen.evals.held_out import START, HeldOutAnswer, differences, judged
 from redqueen.evals.in_training import TrainingEvaluation, checksum, load_held_out
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request

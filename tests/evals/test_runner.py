@@ -7,26 +7,24 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.evals.benchmarks import rows
 
 from redqueen.config import Config, ModelConfig, PlaySettings
-from redqueen.engine.adapters.factors import fresh, generator, perturb
+from redqueen.engine.adapters import fresh, generator, perturb
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.base import Base, load
 from redqueen.engine.policy import Policy, open_policy
 from redqueen.errors import AdapterError, UserError
-from redqueen.evals.benchmarks.benchmark import ProblemSet
-from redqueen.evals.benchmarks.registry import load_benchmarks
-from redqueen.evals.benchmarks.reserved import answer_tokens
-from redqueen.evals.graders.grader import OpenGraders
+from redqueen.evals.benchmark import ProblemSet, answer_tokens
+from redqueen.evals.grader import OpenGraders
 from redqueen.evals.held_out import most_tasks
+from redqueen.evals.registry import load_benchmarks
 from redqueen.evals.runner import Plan, Player, Runner, evaluate
 from redqueen.evals.samples import SampleRow, SampleStore
 from redqueen.evals.targets import Entrant
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request, Sampler
-from redqueen.tasks.python import NAMES
-from redqueen.tasks.python.seeds import reserved
-from tests.evals.benchmarks import rows
+from redqueen.tasks.python import NAMES, reserved
 
 BARE = Entrant(target="base", member="", adapter=None, alpha=16.0, fingerprint=None)
 

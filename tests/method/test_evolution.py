@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from redqueen.config import Config, EvolutionSettings, LeagueConfig, SandboxConfig
-from redqueen.engine.adapters.factors import generator
+from redqueen.engine.adapters import generator
 from redqueen.method.evolution import (
     OPERATORS,
     TRIES,

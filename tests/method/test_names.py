@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter
 
-from redqueen.evals.answers import START
-from redqueen.method.hall_of_fame import champion_of
-from redqueen.method.names import check_name
+from redqueen.evals.held_out import START
+from redqueen.method.hall_of_fame import champion_of, check_name
 from redqueen.method.population import Member, Population
 from redqueen.method.rating import Rating
 from redqueen.method.seeds import AUTHOR, OWN

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from redqueen.method.novelty import idea, seed_ideas, seed_shapes
+from redqueen.method.seeds import idea, seed_ideas, seed_shapes
 from redqueen.method.task_bank import TaskBank
 from redqueen.records import Kind, Pair, Task
 from redqueen.tasks.kinds import find
-from redqueen.tasks.python import NAMES
-from redqueen.tasks.python.seeds import seeds
+from redqueen.tasks.python import NAMES, seeds
 
 PROGRAM = "def f(word):\n    return word[::-5].join(sorted(word)) * 31"
 

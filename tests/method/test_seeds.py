@@ -15,7 +15,7 @@ from redqueen.method.seeds import AUTHOR, SeedError, seeds_of
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Kind, Proposal, Task, Verdict
 from redqueen.tasks.programs.normal_form import fingerprint, shape
-from redqueen.tasks.python.seeds import FILES, parse_block, seeds
+from redqueen.tasks.python import FILES, parse_block, seeds
 from tests.grading import grade
 from tools import write_seeds
 from tools.same_outputs import same_as_reserved

@@ -35,8 +35,7 @@ from redqueen.records import (
     Verdict,
 )
 from redqueen.tasks.kinds import task_on
-from redqueen.tasks.python import NAMES, PYTHON
-from redqueen.tasks.python.seeds import IDENTITY, reserved
+from redqueen.tasks.python import IDENTITY, NAMES, PYTHON, reserved
 from tests import toy
 
 MATCHES = [Match(id="3.0", teacher="T0", student="S1"), Match(id="3.1", teacher="T1", student="S0")]

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.synthetic_run import Size, SyntheticRun
-from redqueen.store.archive.queries import TaskQuery
+from redqueen.store.archive.queries import TaskQuery, containing, led_to
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.archive.search import containing, led_to
 from redqueen.store.directory import RunDirectory
 
 STEPS = 4

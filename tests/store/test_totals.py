@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from redqueen.store.archive.queries import Career, Cell, careers, cells, last_ratings, last_standing, outcomes
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import Row
-from redqueen.store.archive.totals import Career, Cell, careers, cells, last_ratings, last_standing, outcomes
 from redqueen.store.archive.writer import Archive
 from tests.store.test_archive import match, proposal, standing, task
 

@@ -11,7 +11,7 @@ import pytest
 from redqueen import plugins
 from redqueen.config import Config, ConfigError, PlaySettings
 from redqueen.errors import UserError
-from redqueen.evals.benchmarks.benchmark import ProblemSet
+from redqueen.evals.benchmark import ProblemSet
 from redqueen.evals.held_out import check_held_out, most_tasks
 from redqueen.evals.in_training import load_held_out
 from redqueen.extras.expr.modes import EXPR

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from redqueen.config import AUTO_TARGETS
-from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.engine.adapters import Adapter, Factors
 from redqueen.engine.kernels.transfer import to_device
 from redqueen.engine.lora.products import DecodingProducts, SlicedMatmul, contiguous_runs, decoding_products, group_rows
 from redqueen.engine.lora.sites import (

@@ -17,8 +17,7 @@ from redqueen.engine.model.decoder import unsuited
 from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.hosted import adaptable
 from redqueen.engine.model.quantized import BITS, kind_of
-from redqueen.engine.model.source import cannot_load, read_config, read_tokenizer
-from redqueen.engine.model.tokens import encode
+from redqueen.engine.model.source import cannot_load, encode, read_config, read_tokenizer
 from redqueen.records import Prompt
 
 # Sizes of the recipes' bases, so that a run on them can be planned where neither the base nor a network is.

@@ -10,8 +10,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from redqueen.engine.adapters.factors import Adapter
-from redqueen.engine.adapters.peft_files import save_adapter
+from redqueen.engine.adapters import Adapter, save_adapter
 from redqueen.engine.model.base import location
 from redqueen.engine.model.quantized import is_quantized
 from redqueen.errors import AdapterError, ModelError

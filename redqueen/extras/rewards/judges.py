@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from redqueen.config import GameConfig, SandboxConfig
-from redqueen.evals.graders.extraction import code_answer
+from redqueen.evals.grader import code_answer
 from redqueen.extras.rewards.exported import Style, answer_in
 from redqueen.jail import Limits, Outcome, judge
 from redqueen.jail.cases import names_called

@@ -21,7 +21,7 @@ from torch import Tensor
 from redqueen.analysis.replay import Replay, ranked_students
 from redqueen.base import streams
 from redqueen.config import EvolutionSettings
-from redqueen.engine.adapters.factors import Adapter, generator, relative_distance
+from redqueen.engine.adapters import Adapter, generator, relative_distance
 from redqueen.engine.learning.packing import PromptGroup, WeightedSample, build_micro_batch, micro_batches
 from redqueen.errors import UserError
 from redqueen.evals.held_out import most_tasks, reserved_tasks

@@ -12,8 +12,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from redqueen.engine.adapters.factors import Factors
-from redqueen.engine.adapters.peft_files import save_adapter
+from redqueen.engine.adapters import Factors, save_adapter
 from redqueen.engine.model.member import write_merged
 from redqueen.errors import AdapterError, ModelError
 

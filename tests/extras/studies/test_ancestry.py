@@ -21,12 +21,15 @@ from redqueen.extras.studies.ancestry import (
     StudentEpoch,
     TaskEpoch,
     play,
+    rates,
     spread,
     student_epochs,
+    students,
     task_epochs,
+    teachers,
+    unsolved,
 )
 from redqueen.extras.studies.ancestry_command import available, draw
-from redqueen.extras.studies.ancestry_summary import rates, students, teachers, unsolved
 from redqueen.records import Pair, Task
 from redqueen.store.archive.writer import Archive
 from redqueen.store.directory import RunDirectory, RunError

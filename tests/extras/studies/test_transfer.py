@@ -12,18 +12,21 @@ import pytest
 from redqueen.config import PlaySettings
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
-from redqueen.extras.studies.curricula import (
+from redqueen.extras.studies.transfer import (
+    NOTES,
     SEEDS,
     Curriculum,
     Part,
     curricula,
+    gain,
     once,
+    rows,
+    run_transfer,
     seed_curriculum,
     shared_kinds,
     shortened,
     stranger_settings,
 )
-from redqueen.extras.studies.transfer import NOTES, gain, rows, run_transfer
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Kind
 from redqueen.store.dataset.rows import TaskRecord

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
-from redqueen.engine.adapters.factors import Adapter, Factors, fresh, generator, perturb, relative_distance
+from redqueen.engine.adapters import Adapter, Factors, fresh, generator, perturb, relative_distance
 from redqueen.engine.model.base import load
 from redqueen.engine.policy import Policy, open_policy
 from redqueen.method.operators import CONTROLS, CROSSOVERS, MUTATIONS

@@ -17,7 +17,7 @@ from redqueen.extras.page.state import present
 from redqueen.run.recording.files import ArchiveRecorder, MetricsRecorder
 from redqueen.run.recording.heartbeat import Heartbeat
 from redqueen.run.recording.metrics import step_metrics
-from redqueen.run.recording.now import NowRecorder
+from redqueen.run.recording.phases import NowRecorder
 from redqueen.run.recording.recorder import Recorder
 from redqueen.run.recording.terminal import PHASES, LineReporter, LiveReporter, headline, members_table
 from redqueen.store.archive.reader import ArchiveReader
@@ -200,7 +200,7 @@ def test_what_a_step_is_doing_is_in_a_small_file(tmp_path: Path, monkeypatch: py
     directory = RunDirectory(tmp_path)
     recorder = NowRecorder(directory)
     times = iter([10.0, 10.5, 11.5, 11.5, 12.0])
-    monkeypatch.setattr("redqueen.run.recording.now.time.monotonic", lambda: next(times))
+    monkeypatch.setattr("redqueen.run.recording.phases.time.monotonic", lambda: next(times))
     recorder.phase(3, "solve")
     written = directory.now_file.stat().st_ino
     # Half a second later nothing is written, another second later it is.

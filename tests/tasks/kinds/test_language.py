@@ -25,7 +25,7 @@ from redqueen.tasks.kinds import Half, languages
 from redqueen.tasks.kinds.abduction import Abduction
 from redqueen.tasks.kinds.deduction import Deduction
 from redqueen.tasks.kinds.induction import Induction
-from redqueen.tasks.python.language import Python
+from redqueen.tasks.python import Python
 from tests import toy
 from tests.grading import grade
 
