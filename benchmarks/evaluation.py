@@ -11,7 +11,7 @@ from functools import partial
 
 from benchmarks.report import Report, against, finish, log, times
 from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
-from redqueen.config import Config, PlaySettings
+from redqueen.config import Config
 from redqueen.engine.model.base import Base, fingerprint_of, load
 from redqueen.evals.benchmark import ProblemSet, form_of
 from redqueen.evals.grader import OpenGraders
@@ -45,7 +45,7 @@ def run_bench_evaluation(
     )
     log("loading")
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier, OpenGraders(verifier) as graders:
-        (loaded,) = load_benchmarks(["reserved"], PlaySettings.of(config), verifier, None, limit)
+        (loaded,) = load_benchmarks(["reserved"], config.play_settings, verifier, None, limit)
         ways = _Ways(config, load(config.model), loaded, graders)
         together, apart = [entrants], [[entrant] for entrant in entrants]
         contenders = [

@@ -174,7 +174,7 @@ class _LargeLeague(Trainer):
     """A run whose members are everywhere else: all of the trainer but its policy and its verifier."""
 
     def __init__(self, config: Config, seeds: Sequence[Task], directory: RunDirectory) -> None:
-        players = cast(Policy, _Texts(PlaySettings.of(config), seeds))
+        players = cast(Policy, _Texts(config.play_settings, seeds))
         base = BaseFacts(name="none", fingerprint="", device="cpu", dtype="float32")
         super().__init__(config, players, base, cast(Verifier, _Verdicts(config.run.seed)), directory)
         for role in ROLES:

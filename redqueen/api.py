@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 
 from redqueen.base.machine import set_library_defaults
 from redqueen.base.optional import require
-from redqueen.config import Config, EvolutionSettings
+from redqueen.config import Config
 from redqueen.config.keys import as_text
 from redqueen.config.recipes import configured
 from redqueen.records import Status, Verifier
@@ -296,11 +296,11 @@ class Run:
         ModelError if the base cannot be loaded.
         """
         from redqueen.analysis.replay import find_member
-        from redqueen.engine.model.member import load_member
+        from redqueen.members.exporting import load_member
         from redqueen.run.session import quiet_libraries
 
         quiet_libraries()
-        found = find_member(self._directory, EvolutionSettings.of(self.config), member, step)
+        found = find_member(self._directory, self.config.evolution_settings, member, step)
         return load_member(self.config.model.name, found.saved.adapters[found.member.name], found.saved.alpha)
 
     def adapter(self, member: str, step: int | None = None) -> Path:
@@ -311,7 +311,7 @@ class Run:
         """
         from redqueen.analysis.replay import find_member
 
-        found = find_member(self._directory, EvolutionSettings.of(self.config), member, step)
+        found = find_member(self._directory, self.config.evolution_settings, member, step)
         return self._directory.checkpoints / f"step-{found.saved.step:06d}" / "members" / found.member.name
 
 

@@ -54,9 +54,20 @@ def export(
         raise UserError(f"{out} is not empty: choose another folder")
     if member not in ("best-student", "best-teacher"):
         check_name(RunDirectory(run), member)
-    from redqueen.cli.export import run_export
+    from redqueen.cli.pushing import hub
+    from redqueen.cli.pushing import push as publish
+    from redqueen.members.exporting import export as write
+    from redqueen.run.recording.lines import Lines
+    from redqueen.run.recording.plain_console import PlainConsole
 
-    raise typer.Exit(run_export(run, member, out, step, merge=merge, repository=push))
+    console = PlainConsole(soft_wrap=True)
+    library = hub(push)
+    found = write(run, member, out, step, Lines(console), merge=merge)
+    what = "a whole model" if merge else "a PEFT adapter"
+    console.print(f"wrote {found.member.name} ({found.member.role}) after step {found.saved.step} to {out}, as {what}")
+    console.print(f"how to use it: {out / 'README.md'}")
+    if push is not None:
+        publish(library, out, push, "model", console)
 
 
 @runs.command(epilog=examples.ASK)

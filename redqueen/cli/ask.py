@@ -15,7 +15,6 @@ from rich.text import Text
 from redqueen.analysis.replay import MemberAtStep
 from redqueen.base.machine import cache_root, can_write
 from redqueen.cli.show import answer_text, indented
-from redqueen.config import EvolutionSettings
 from redqueen.errors import UserError
 from redqueen.members.asking import AnsweredTask, AskingTable, asked, found_member, open_table, task_of
 from redqueen.members.question import asked_lines, write_question
@@ -103,7 +102,7 @@ def run_conversation(run: Path, name: str, step: int | None, attempts: int, allo
     """Talks until the input ends; returns the exit code. Raises UserError if no member can be asked."""
     directory = RunDirectory(run)
     config = playable(directory, allowed)
-    found = found_member(directory, EvolutionSettings.of(config), name, step)
+    found = found_member(directory, config.evolution_settings, name, step)
     console = PlainConsole(soft_wrap=True)
     with (
         LocalVerifier(config.sandbox, config.game.min_inputs) as verifier,
@@ -207,7 +206,7 @@ class Conversation:
         return True
 
     def _found(self, name: str) -> MemberAtStep | None:
-        return found_member(self.directory, EvolutionSettings.of(self.table.config), name, self.step)
+        return found_member(self.directory, self.table.config.evolution_settings, name, self.step)
 
     def _is_whole(self, asked: list[str], line: str) -> bool:
         """Returns whether the lines are a task: an empty line ends one, and a question mark, and an id is one alone."""

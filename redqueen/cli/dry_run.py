@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rich.table import Column, Table
 
-from redqueen.config import BUNDLED, Config, ModelConfig, PlaySettings
+from redqueen.config import BUNDLED, Config, ModelConfig
 from redqueen.config.recipes import recipe
 from redqueen.engine.memory.estimate import Item, host_items, items, least, total
 from redqueen.engine.memory.fit import Fit, fit
@@ -46,7 +46,7 @@ def print_plan(config: Config, size: int | None = None, *, parts: bool = False) 
         return 0
     try:
         count_tokens = _token_counter(config.model, there=size is not None)
-        lengths = prompt_lengths(PlaySettings.of(config), count_tokens)
+        lengths = prompt_lengths(config.play_settings, count_tokens)
         machine = this_machine(config.model) if size is None else gpu_machine(config.model, size)
     except (ModelError, PluginError) as error:
         # A run here would be refused as well.
@@ -160,7 +160,7 @@ def cards_table() -> str:
     lines = [f"| recipe | {' | '.join(heads)} |", f"|---{'|---' * len(cards)}|"]
     for name in RECIPES:
         config = recipe(name).override(["model.device=cuda", "model.dtype=bfloat16"])
-        lengths = prompt_lengths(PlaySettings.of(config), rough_token_counter())
+        lengths = prompt_lengths(config.play_settings, rough_token_counter())
         cells: list[str] = []
         for card in cards:
             machine = gpu_machine(config.model, card.memory * 10**9)

@@ -138,6 +138,16 @@ class Config(Section):
         living = 1 if population.single_agent else population.teachers + population.students
         return living + 2 * self.league.hall_of_fame
 
+    @property
+    def play_settings(self) -> PlaySettings:
+        """What texts are sampled and judged by."""
+        return PlaySettings(game=self.game, sampling=self.sampling, prompts=self.model.prompts, seed=self.run.seed)
+
+    @property
+    def evolution_settings(self) -> EvolutionSettings:
+        """What members are ranked and replaced by."""
+        return EvolutionSettings(league=self.league, evolution=self.evolution, seed=self.run.seed)
+
     def override(self, assignments: Iterable[str]) -> Config:
         """Returns a copy with `section.field=value` assignments applied.
 
@@ -215,10 +225,6 @@ class PlaySettings:
     """The format of prompts, `model.prompts`."""
     seed: int
 
-    @classmethod
-    def of(cls, config: Config) -> PlaySettings:
-        return cls(game=config.game, sampling=config.sampling, prompts=config.model.prompts, seed=config.run.seed)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvolutionSettings:
@@ -227,10 +233,6 @@ class EvolutionSettings:
     league: LeagueConfig
     evolution: EvolutionConfig
     seed: int
-
-    @classmethod
-    def of(cls, config: Config) -> EvolutionSettings:
-        return cls(league=config.league, evolution=config.evolution, seed=config.run.seed)
 
 
 def kinds_of(source: str) -> str:

@@ -23,7 +23,6 @@ Row = Mapping[str, Any]
 Group = Literal["code", "maths", "other"]
 """The paper's table averages `code` and `maths`; what it does not have is `other`."""
 Template = Literal["chat", "completion", "work", "standard"]
-TEMPLATES: tuple[Template, ...] = ("chat", "completion", "work", "standard")
 Form = Literal["chat", "completion", "work", "assert"]
 """How a problem is written: as a message, as a text to go on with, as one with work before the answer (where the game's
 own prompts pose it; else the same as `completion`), or as CRUXEval's line `assert f(...) == ...`."""

@@ -56,7 +56,7 @@ def asked(
     """
     directory = RunDirectory(run)
     config = playable(directory, allowed)
-    found = found_member(directory, EvolutionSettings.of(config), name, step)
+    found = found_member(directory, config.evolution_settings, name, step)
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
         # The question is checked before the model is loaded, which takes longer.
         task = task_of(question, directory, config.game, config.run.seed, verifier)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from redqueen.base.intervals import Interval
-from redqueen.config import Config, ModelConfig, PlaySettings
+from redqueen.config import Config, ModelConfig
 from redqueen.engine.model.base import fingerprint_of, load
 from redqueen.engine.model.source import chat_fault, read_tokenizer
 from redqueen.errors import ModelError, UserError
@@ -125,7 +125,7 @@ def evaluate_targets(
         check_reserved(targets, wanted.max_tokens)
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
         # Data that are missing are known before a model is loaded.
-        loaded = load_benchmarks(names, PlaySettings.of(config), verifier, wanted.data, wanted.limit)
+        loaded = load_benchmarks(names, config.play_settings, verifier, wanted.data, wanted.limit)
         config = _fitted(config, loaded, wanted, len(entrants), listener)
         template = wanted.template or form_of(config.model.prompts)
         _check_chat(config.model, loaded, template)

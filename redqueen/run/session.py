@@ -26,7 +26,6 @@ from redqueen.config import (
     GameConfig,
     LeagueConfig,
     ModelConfig,
-    PlaySettings,
     SamplingConfig,
 )
 from redqueen.engine.adapters import other_base
@@ -227,7 +226,7 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     machine = this_machine(config.model)
     shell = read_config(config.model.name)
     check_quantized(config.model, shell.to_dict())
-    lengths = prompt_lengths(PlaySettings.of(config), token_counter(config.model))
+    lengths = prompt_lengths(config.play_settings, token_counter(config.model))
     # Only our own forward pass has no masks of sliding windows.
     window = getattr(shell, "sliding_window", None) if shell.model_type in FAMILIES else None
     if line := _beyond_window(longest_text(config.sampling, lengths), window or 0):

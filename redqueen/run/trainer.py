@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from redqueen.config import Config, PlaySettings, PopulationConfig
+from redqueen.config import Config, PopulationConfig
 from redqueen.engine.adapters import generator, perturb, starting_adapter
 from redqueen.engine.model.base import BaseFacts
 from redqueen.engine.policy import MemberPolicy
@@ -65,7 +65,7 @@ class Trainer:
         self.base = base
         self.directory = directory
         self.policy = policy
-        settings = PlaySettings.of(config)
+        settings = config.play_settings
         self.self_play = SelfPlay(settings, self.policy, verifier)
         self.state = Coevolution(
             config=config,

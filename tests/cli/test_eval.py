@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.evals.benchmarks import rows
 
 from redqueen.store.directory import RunDirectory
 from tests.cli.running import redqueen
+from tests.evals import rows
 
 pytestmark = pytest.mark.integration
 

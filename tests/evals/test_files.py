@@ -8,9 +8,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.evals.benchmarks import rows
 
-from redqueen.config import Config, PlaySettings
+from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.evals.benchmark import Benchmark
 from redqueen.evals.registry import chosen, groups, load, load_benchmarks, names, read
@@ -18,6 +17,7 @@ from redqueen.extras.benchmarks.evalplus import HUMANEVAL
 from redqueen.extras.benchmarks.livecodebench import LIVECODEBENCH
 from redqueen.extras.benchmarks.maths import AIME24, MINERVA
 from redqueen.method.verifier import LocalVerifier
+from tests.evals import rows
 
 AIME = [{"id": number, "problem": f"What is {number}?", "answer": str(number)} for number in range(3)]
 
@@ -84,13 +84,13 @@ def test_a_missing_file_is_one_line_with_what_to_do(tmp_path: Path, benchmark: B
 def test_all_missing_files_are_named_at_once_with_what_is_there(tmp_path: Path, verifier: LocalVerifier) -> None:
     rows.write(tmp_path / "aime24.jsonl", AIME)
     with pytest.raises(UserError) as caught:
-        load_benchmarks(["livecodebench", "aime24", "gsm8k"], PlaySettings.of(Config()), verifier, tmp_path, None)
+        load_benchmarks(["livecodebench", "aime24", "gsm8k"], Config().play_settings, verifier, tmp_path, None)
     line = str(caught.value)
     assert "\n" not in line
     assert "LiveCodeBench: " in line
     assert "has no gsm8k.jsonl" in line
     assert line.endswith(". Or choose only what is there: aime24")
-    (loaded,) = load_benchmarks(["aime24"], PlaySettings.of(Config()), verifier, tmp_path, None)
+    (loaded,) = load_benchmarks(["aime24"], Config().play_settings, verifier, tmp_path, None)
     assert len(loaded.problems) == 3
 
 

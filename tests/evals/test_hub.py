@@ -13,7 +13,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from tests.evals.benchmarks import rows
 
 from redqueen.errors import UserError
 from redqueen.evals.benchmark import Benchmark
@@ -21,6 +20,7 @@ from redqueen.evals.registry import load
 from redqueen.extras.benchmarks.evalplus import MBPP
 from redqueen.extras.benchmarks.livecodebench import LIVECODEBENCH
 from redqueen.extras.benchmarks.maths import GSM8K
+from tests.evals import rows
 
 FILES: dict[str, bytes] = {}
 ASKED: list[str] = []

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.evals.benchmarks import rows
 
 from redqueen.errors import UserError
 from redqueen.evals.benchmark import ProblemSet
 from redqueen.evals.registry import load
 from redqueen.extras.benchmarks.livecodebench import LIVECODEBENCH, LiveCodeBenchGrader, load_plain, unpacked_tests
+from tests.evals import rows
 
 
 @pytest.fixture(scope="module")

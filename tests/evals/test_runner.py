@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.evals.benchmarks import rows
 
-from redqueen.config import Config, ModelConfig, PlaySettings
+from redqueen.config import Config, ModelConfig
 from redqueen.engine.adapters import fresh, generator, perturb
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.base import Base, load
@@ -25,6 +24,7 @@ from redqueen.evals.targets import Entrant
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request, Sampler
 from redqueen.tasks.python import NAMES, reserved
+from tests.evals import rows
 
 BARE = Entrant(target="base", member="", adapter=None, alpha=16.0, fingerprint=None)
 
@@ -61,7 +61,7 @@ def benchmarks(config: Config, verifier: LocalVerifier, tmp_path_factory: pytest
     """CRUXEval-O of three rows, which needs no process of its own, and six reserved tasks."""
     folder = tmp_path_factory.mktemp("data")
     rows.write(folder / "cruxeval.jsonl", rows.CRUXEVAL)
-    return load_benchmarks(("cruxeval-o", "reserved"), PlaySettings.of(config), verifier, folder, 6)
+    return load_benchmarks(("cruxeval-o", "reserved"), config.play_settings, verifier, folder, 6)
 
 
 def entrant(base: Base, config: Config, rank: int, alpha: float, seed: int = 0) -> Entrant:

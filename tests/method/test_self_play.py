@@ -12,7 +12,7 @@ import pytest
 
 from redqueen.base.futures import finished
 from redqueen.base.request_stream import Follow
-from redqueen.config import Config, GameConfig, PlaySettings, SandboxConfig
+from redqueen.config import Config, GameConfig, SandboxConfig
 from redqueen.errors import UserError
 from redqueen.method.judging import ask
 from redqueen.method.matchmaking import Match
@@ -80,7 +80,7 @@ class CountingPrompts(toy.ToyPrompts):
 
 def self_play(texts: str, verifier: LocalVerifier, **game: object) -> SelfPlay:
     config = Config(game=GameConfig(kinds=("code_o",), proposals=2, attempts=3, references=0).model_copy(update=game))
-    made = SelfPlay(PlaySettings.of(config), Writer(texts), verifier)
+    made = SelfPlay(config.play_settings, Writer(texts), verifier)
     made.prompts = CountingPrompts()
     return made
 

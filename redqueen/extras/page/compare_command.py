@@ -12,9 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from redqueen.analysis.compare import compare
+from redqueen.analysis.compare import compare, rarefaction_charts
 from redqueen.analysis.compare.arms import Arm, runs_of
-from redqueen.analysis.compare.breadth import rarefaction_charts
 from redqueen.analysis.compare.charts import GAIN, QUESTIONS, ArmCurve, Chart, answering, charts, gain_charts
 from redqueen.analysis.compare.summary import BUDGET_HEAD, Budget, Quantity, budget_rows, quantity_rows, run_row
 from redqueen.analysis.drawing import HUES, write

@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import Tensor
 
-from redqueen.config import Config, PlaySettings
+from redqueen.config import Config
 from redqueen.engine.adapters import Adapter, Factors
 from redqueen.engine.model.base import BaseFacts
 from redqueen.engine.model.dimensions import token_counter
@@ -278,7 +278,7 @@ def open_players(config: Config, own: Verifier | None, warn: Callable[[str], Non
                 ClusterVerifier(cluster, config.sandbox, config.game.min_inputs, config.run.seed, config.plugins, warn)
             )
             spread = verifier.spread
-        lengths = prompt_lengths(PlaySettings.of(config), token_counter(config.model))
+        lengths = prompt_lengths(config.play_settings, token_counter(config.model))
         settings = ReplicaSettings(config=config, capacity=config.capacity, lengths=lengths)
         policy = ClusterPolicy(cluster, settings, warn)
         yield Players(policy=policy, base=policy.base, verifier=verifier, spread=spread)

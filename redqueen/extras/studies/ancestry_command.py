@@ -16,7 +16,7 @@ from redqueen.analysis.drawing import check_figure, write_figure
 from redqueen.analysis.replay import load_step, open_replay
 from redqueen.base.intervals import interval_text, mean
 from redqueen.cli.tables import progress_console, table_console
-from redqueen.config import EvolutionSettings, RunConfig
+from redqueen.config import RunConfig
 from redqueen.extras.studies.ancestry import (
     SLOTS,
     Finding,
@@ -156,7 +156,7 @@ def run_ancestry(
     directory = RunDirectory(run)
     config = playable(directory, allowed)
     of_tasks = task_epochs(directory, config.game.kinds, config.run.seed, epochs, tasks)
-    of_students = student_epochs(directory, EvolutionSettings.of(config), epochs, most)
+    of_students = student_epochs(directory, config.evolution_settings, epochs, most)
     progress = progress_console()
     progress.print(available(config.run, directory, of_students))
     # Students of many checkpoints may be more than the adapter bank should hold at once; then they take turns.

@@ -283,7 +283,7 @@ def run_transfer(args: Sequence[str], seeds: int, out: Path, jobs: int, *, as_js
     settings = ["rlvr", *stranger_settings(paths, shared_kinds(parts)), *overrides]
     stranger = configure(settings)
     of_seeds = seed_curriculum(
-        PlaySettings.of(stranger), stranger.sandbox, students_alone=not stranger.population.teachers
+        stranger.play_settings, stranger.sandbox, students_alone=not stranger.population.teachers
     )
     found = shortened([of_seeds, *parts], stranger.run.seed)
     sizes = found[0].counts()
