@@ -349,10 +349,9 @@ def _assignments(settings: Settings | None) -> list[str]:
 @contextmanager
 def _attached(steps: int, recorders: Sequence[Any], verifier: Verifier | None, *, progress: bool) -> Generator[Any]:
     """Yields what is attached to a run; with `progress`, also what prints how it goes."""
-    from redqueen.run.recording.heartbeat import Heartbeat
     from redqueen.run.recording.lines import ScriptLines
     from redqueen.run.recording.plain_console import PlainConsole
-    from redqueen.run.recording.terminal import LineReporter
+    from redqueen.run.recording.terminal import Heartbeat, LineReporter
     from redqueen.run.session import Callbacks, Listener
 
     if not progress:
