@@ -28,7 +28,7 @@ from hypothesis import settings
 
 from redqueen.config import ModelConfig, SandboxConfig
 from redqueen.engine.model.base import Base, load
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 from redqueen.method.planting import seed_tasks as verified_seeds
 from redqueen.method.seeds import AUTHOR
 from redqueen.method.verifier import LocalVerifier

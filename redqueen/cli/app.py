@@ -36,8 +36,7 @@ from redqueen.config.files import is_settings
 from redqueen.config.recipes import check_repeats, configure, recipe_for, settings_of
 from redqueen.engine.model.families import check_files, check_model
 from redqueen.errors import UserError
-from redqueen.jail.host import hear_of_children
-from redqueen.jail.probes import IsolationError
+from redqueen.jail.probes import IsolationError, hear_of_children
 from redqueen.method.reward_probe import check_advantage, check_rewards
 from redqueen.store.allowed import with_own_parts
 from redqueen.store.directory import RunDirectory, read_config

@@ -21,7 +21,7 @@ from redqueen.engine.kernels.dispatch import missing_for_kernels
 from redqueen.engine.model.base import device_of, dtype_of
 from redqueen.engine.model.source import REQUIREMENT, cached, installed, verify
 from redqueen.jail import PROCESS, probe
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 from redqueen.run.recording.environment import versions
 from redqueen.run.recording.plain_console import PlainConsole
 

@@ -23,7 +23,7 @@ from redqueen.engine.sampling.continuous_batch import BatchLimits
 from redqueen.engine.sampling.sampler import LocalSampler
 from redqueen.engine.work import Work
 from redqueen.engine.workers.pool import WorkerPool, shared_bank
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 from redqueen.records import Completion, MemberUpdate, Progress, Request, Sample
 
 # The step count and the moments of a member's optimizer, by name; empty before its first update.

@@ -14,7 +14,7 @@ from redqueen.base.closing import Closing
 from redqueen.base.futures import finished, then
 from redqueen.evals import jailed
 from redqueen.jail import BENCHMARKS, Job, Limits, Outcome, Sandbox, encode_arguments
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 from redqueen.method.verifier import answer_to
 from redqueen.records import Task, Verdict, Verifier
 from redqueen.tasks.programs.fenced import chosen, fenced_blocks

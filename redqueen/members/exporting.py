@@ -21,7 +21,7 @@ from redqueen.engine.adapters import Adapter, save_adapter
 from redqueen.engine.model.base import location
 from redqueen.engine.model.quantized import is_quantized
 from redqueen.errors import AdapterError, ModelError, UserError
-from redqueen.members.base_names import ORIGINAL, about_base
+from redqueen.members import ORIGINAL, about_base
 from redqueen.method.population import Member
 from redqueen.method.prompts import prompts
 from redqueen.plugins import PluginError

@@ -16,7 +16,7 @@ from redqueen.config.recipes import configure
 from redqueen.engine.adapters import CONFIG, Adapter, Factors, other_base, relative_distance
 from redqueen.engine.model.source import CONVERSION
 from redqueen.evals.targets import BASE, WARM_START, warnings_about
-from redqueen.members.base_names import ORIGINAL
+from redqueen.members import ORIGINAL
 from redqueen.run.session import start_of_another_base
 
 SITES = {"q": (6, 4), "up": (5, 9)}

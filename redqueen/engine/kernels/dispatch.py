@@ -24,10 +24,6 @@ from redqueen.engine.kernels.interface import Kernels
 from redqueen.engine.kernels.torch_ops import NATS_PER_BIT, Ops, Take, Wrap
 from redqueen.errors import ModelError
 
-# The kernels in torch's operations: for any device and dtype, and compiled for a GPU.
-#
-# Shape suffixes as in `redqueen.engine.kernels.interface`.
-
 # Whether kernels for a GPU can be compiled on this machine.
 
 

@@ -5,8 +5,6 @@ Shape suffixes as there.
 
 # pyright: reportMissingImports=false, reportUntypedFunctionDecorator=false, reportInvalidTypeForm=false
 # pyright: reportMissingParameterType=false, reportIndexIssue=false, reportAttributeAccessIssue=false
-# pyright: reportMissingImports=false, reportUntypedFunctionDecorator=false, reportInvalidTypeForm=false
-# pyright: reportMissingParameterType=false, reportIndexIssue=false, reportAttributeAccessIssue=false
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from redqueen.engine.model.hosted import HostedDecoder
 from redqueen.engine.model.source import cannot_load, end_of_turn, obtain, read_config, read_tokenizer, source
 from redqueen.engine.shared_memory import SharedBlock, padded
 from redqueen.errors import ModelError, UserError
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 
 # Finds scripts that start a run when they are imported.
 #

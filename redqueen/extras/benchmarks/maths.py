@@ -20,7 +20,7 @@ from redqueen.errors import UserError
 from redqueen.evals.benchmark import Benchmark, Form, Row, Source
 from redqueen.evals.grader import Grader, OpenGraders, Problem, ThreadedGrader, boxed_together, last_boxed
 from redqueen.extras.benchmarks.latex import depth_of, given_answers, split_answers
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 from redqueen.records import Prompt, Status, Verdict
 
 # Judges mathematical answers by math-verify, in processes that can be killed.

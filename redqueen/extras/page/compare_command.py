@@ -24,9 +24,7 @@ from redqueen.extras.page.headline import better, health
 from redqueen.store.directory import write_text
 from redqueen.store.files import to_json
 
-# The folder of a comparison: figures, and the numbers behind each.
-
-# The charts of a comparison as figures for papers.
+# The folder of a comparison: its charts as figures for papers, and the numbers behind each.
 
 _COLUMNS = 3
 _SMOOTHED = 5

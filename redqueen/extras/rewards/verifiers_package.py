@@ -13,7 +13,7 @@ from redqueen import __version__
 from redqueen.base.markup import plain
 from redqueen.cli.dataset_card import asked, left_out
 from redqueen.errors import UserError
-from redqueen.members.base_names import about_base
+from redqueen.members import about_base
 from redqueen.store.dataset.files import write_tasks
 from redqueen.store.dataset.rows import TaskFilter, TaskSelection
 

@@ -37,8 +37,6 @@ from redqueen.tasks.programs.complexity import complexity_of
 # Curricula of equal length: the tasks that runs wrote at their beginning and at their end, and seed programs.
 #
 # The tasks are read from a run's folder, or from a file of `redqueen tasks export`.
-#
-# Imports no torch.
 
 Part = Literal["first", "last"]
 """The first or the last third of a run's steps."""

@@ -1,4 +1,7 @@
-"""The language Python, with the three kinds of tasks of Absolute Zero (Zhao et al. 2025)."""
+"""The language Python, with the three kinds of tasks of Absolute Zero (Zhao et al. 2025).
+
+Its programs define a function `f`, its values are literals, and its programs run in the jail.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,6 @@ from redqueen.tasks.kinds.work import Run
 from redqueen.tasks.programs.normal_form import ENTRY, fingerprint, shape, without_remarks
 from redqueen.tasks.programs.tracing import TracedProgram
 from redqueen.tasks.programs.trees import ProgramError, parse
-
-# Python: its programs define a function `f`, its values are literals, and its programs run in the jail.
 
 # The programs that come with Python. The verifier computes their outputs.
 #
