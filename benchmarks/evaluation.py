@@ -11,7 +11,7 @@ from functools import partial
 
 from benchmarks.report import Report, against, finish, log, times
 from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
-from redqueen.config import Config
+from redqueen.config import EngineSettings
 from redqueen.engine.model.base import Base, fingerprint_of, load
 from redqueen.evals.benchmark import ProblemSet, form_of
 from redqueen.evals.grader import OpenGraders
@@ -46,7 +46,7 @@ def run_bench_evaluation(
     log("loading")
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier, OpenGraders(verifier) as graders:
         (loaded,) = load_benchmarks(["reserved"], config.play_settings, verifier, None, limit)
-        ways = _Ways(config, load(config.model), loaded, graders)
+        ways = _Ways(config.engine_settings, load(config.model), loaded, graders)
         together, apart = [entrants], [[entrant] for entrant in entrants]
         contenders = [
             Contender("all in mixed batches", partial(ways.turn, "mixed", together)),
@@ -70,13 +70,13 @@ def run_bench_evaluation(
 class _Ways:
     """Evaluates groups of entrants, and keeps what they answered."""
 
-    def __init__(self, config: Config, base: Base, loaded: ProblemSet, graders: OpenGraders) -> None:
-        self.config = config
+    def __init__(self, settings: EngineSettings, base: Base, loaded: ProblemSet, graders: OpenGraders) -> None:
+        self.settings = settings
         self.base = base
         self.loaded = loaded
         self.graders = graders
         self.plan = Plan(
-            template=form_of(config.model.prompts),
+            template=form_of(settings.model.prompts),
             samples=1,
             temperature=0.0,
             max_tokens=None,
@@ -92,7 +92,7 @@ class _Ways:
         with Stopwatch() as watch:
             for group in groups:
                 with SampleStore(None) as store:
-                    evaluate(self.base, self.config, group, [self.loaded], self.plan, self.graders, store, _silent)
+                    evaluate(self.base, self.settings, group, [self.loaded], self.plan, self.graders, store, _silent)
                     rows = store.connection.execute("SELECT adapter, problem, text, status, tokens FROM samples")
                     for adapter, problem, text, status, count in rows:
                         found[adapter, problem] = (text, status)

@@ -180,7 +180,7 @@ def main() -> tuple[Ratings, list[MemberUpdate]]:
     ratings = {name: Rating() for name in ("T0", "T1", "S0", "S1")}
     with (
         LocalVerifier(CONFIG.sandbox) as verifier,
-        open_policy(base, CONFIG.model, len(ratings), CONFIG.sampling, CONFIG.learning) as policy,
+        open_policy(base, CONFIG.engine_settings, len(ratings)) as policy,
     ):
         # All members start near one adapter, which knows the forms of texts. Noise tells them apart.
         start = starting_adapter("auto", CONFIG.model, GAME.kinds, 0, policy.shapes())

@@ -61,7 +61,7 @@ def open_replay(config: Config, saved: checkpoint.Checkpoint, slots: int) -> Gen
         )
     with (
         LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed) as verifier,
-        open_policy(base, config.model, slots, config.sampling, config.learning) as policy,
+        open_policy(base, config.engine_settings, slots) as policy,
     ):
         replay = Replay(config, policy, SelfPlay(config.play_settings, policy, verifier))
         # Prompts may show tasks of the bank as examples. A study poses them as the run did at that step.

@@ -6,7 +6,7 @@ Values that the paper does not publish have their reason next to them; docs/ALGO
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
 from pydantic import ValidationError, model_validator
@@ -144,6 +144,11 @@ class Config(Section):
         return PlaySettings(game=self.game, sampling=self.sampling, prompts=self.model.prompts, seed=self.run.seed)
 
     @property
+    def engine_settings(self) -> EngineSettings:
+        """What a base with its members is opened by."""
+        return EngineSettings(model=self.model, sampling=self.sampling, learning=self.learning)
+
+    @property
     def evolution_settings(self) -> EvolutionSettings:
         """What members are ranked and replaced by."""
         return EvolutionSettings(league=self.league, evolution=self.evolution, seed=self.run.seed)
@@ -224,6 +229,15 @@ class PlaySettings:
     prompts: str
     """The format of prompts, `model.prompts`."""
     seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """The settings that a base with its members is opened by, samples and learns by."""
+
+    model: ModelConfig
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    learning: LearningConfig = field(default_factory=LearningConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,7 +142,7 @@ def evaluate_targets(
             SampleStore(wanted.out) as store,
             OpenGraders(verifier, cache) as graders,
         ):
-            results = evaluate(base, config, entrants, loaded, plan, graders, store, report)
+            results = evaluate(base, config.engine_settings, entrants, loaded, plan, graders, store, report)
     return EvaluationResult(results=results, plan=plan, base=config.model.name)
 
 

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any
 
 from redqueen.base import streams
-from redqueen.config import Config
+from redqueen.config import Config, EngineSettings
 from redqueen.engine.adapters import Factors, starting_adapter
 from redqueen.engine.model.base import Base
 from redqueen.engine.model.source import encode
@@ -169,7 +169,7 @@ class Warmup:
         # drown the answers, which have a few.
         learning = config.learning.model_copy(update={"loss": "sequence_mean", "lr": lr, "entropy_bonus": 0.0})
         # Supervised targets were not sampled at any temperature, so the distribution at temperature 1 is fitted.
-        self.policy = open_policy(base, model, 1, config.sampling, learning, temperature=1.0)
+        self.policy = open_policy(base, EngineSettings(model, config.sampling, learning), 1, temperature=1.0)
         init = config.population.init
         # The shipped warm start is what this makes: only a folder that is named goes on.
         start = starting_adapter(

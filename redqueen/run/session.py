@@ -84,7 +84,7 @@ def open_players(config: Config, own: Verifier | None, warn: Callable[[str], Non
         nullcontext(own) if own is not None else LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed)
     )
     with judge as verifier:
-        policy = open_policy(base, config.model, config.capacity, config.sampling, config.learning)
+        policy = open_policy(base, config.engine_settings, config.capacity)
         yield Players(policy=policy, base=facts_of(base), verifier=verifier)
 
 

@@ -42,7 +42,7 @@ def toy_replay(played: Path, verifier: LocalVerifier) -> Iterator[Callable[..., 
 
     def make(slots: int, **changes: object) -> Replay:
         config = RunDirectory(played).config().override([f"{key}={value}" for key, value in changes.items()])
-        policy = open_policy(load(config.model), config.model, slots, config.sampling, config.learning)
+        policy = open_policy(load(config.model), config.engine_settings, slots)
         made = Replay(config, policy, SelfPlay(config.play_settings, policy, verifier))
         toy.install(made.self_play)
         made.self_play.task_bank.restore(

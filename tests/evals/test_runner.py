@@ -72,7 +72,7 @@ def entrant(base: Base, config: Config, rank: int, alpha: float, seed: int = 0) 
 
 @pytest.fixture
 def policy(base: Base, config: Config) -> Iterator[Policy]:
-    with open_policy(base, config.model, 2, config.sampling, config.learning) as opened:
+    with open_policy(base, config.engine_settings, 2) as opened:
         for name, seed in (("0", 1), ("1", 2)):
             made = entrant(base, config, config.model.rank, config.model.alpha, seed).adapter
             assert made is not None
@@ -183,7 +183,14 @@ def test_adapters_of_different_ranks_and_the_bare_base_are_evaluated_together(
     done: list[tuple[str, int, int]] = []
     with SampleStore(None) as store:
         results = evaluate(
-            base, config, entrants, benchmarks, plan(), graders, store, lambda *report: done.append(report)
+            base,
+            config.engine_settings,
+            entrants,
+            benchmarks,
+            plan(),
+            graders,
+            store,
+            lambda *report: done.append(report),
         )
     assert [entry.target for entry in results.entries] == ["rank 2", "rank 4", "base"]
     assert all(cell.samples == 6 for cell in results.cells["reserved"])
@@ -196,7 +203,7 @@ def test_other_weights_and_other_adapters_are_refused(
 ) -> None:
     def refused(one: Entrant) -> None:
         with SampleStore(None) as store:
-            evaluate(base, config, [one], benchmarks, plan(), graders, store, lambda *_: None)
+            evaluate(base, config.engine_settings, [one], benchmarks, plan(), graders, store, lambda *_: None)
 
     with pytest.raises(UserError, match="runs/x was made on other weights than"):
         refused(Entrant(target="runs/x", member="S0", adapter=None, alpha=16.0, fingerprint="0" * 64))

@@ -103,7 +103,7 @@ class Replica:
             self.base = load(fitted.model)
         except ModelError as error:
             raise ModelError(f"machine {socket.gethostname()}: {error}") from error
-        self.policy = open_policy(self.base, fitted.model, settings.capacity, fitted.sampling, fitted.learning)
+        self.policy = open_policy(self.base, fitted.engine_settings, settings.capacity)
         return facts_of(self.base)
 
     def close(self) -> None:
