@@ -41,7 +41,7 @@ RUN python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb
 COPY redqueen redqueen
 # The bundled model is converted here, once, so that a run needs no network.
 RUN pip install --no-deps . \
-    && python -c "from redqueen.engine.model.bundled import obtain; obtain()" \
+    && python -c "from redqueen.engine.model.source import obtain; obtain()" \
     && rm -rf /src /tmp/wanted.txt \
     && useradd --create-home --uid 1000 redqueen \
     && mkdir -p /work/runs \

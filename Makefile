@@ -125,7 +125,7 @@ test-pythons:
 
 # The clients need little; the packages that they come in would bring Ray, vLLM and more.
 test-clients: setup .venv-clients/installed
-	@.venv-clients/bin/python -m pytest -n0 tests/jail/service/test_clients.py
+	@.venv-clients/bin/python -m pytest -n0 tests/jail/test_clients.py
 
 .venv-clients/installed: Makefile
 	@echo "installing the clients of verl, tinker-cookbook and SandboxFusion into .venv-clients ..."

@@ -11,11 +11,11 @@ from functools import partial
 
 from benchmarks.report import Report, against, finish, log, times
 from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
-from redqueen.config import Config, PlaySettings
+from redqueen.config import EngineSettings
 from redqueen.engine.model.base import Base, fingerprint_of, load
-from redqueen.evals.benchmarks.benchmark import ProblemSet, form_of
-from redqueen.evals.benchmarks.registry import load_benchmarks
-from redqueen.evals.graders.grader import OpenGraders
+from redqueen.evals.benchmark import ProblemSet, form_of
+from redqueen.evals.grader import OpenGraders
+from redqueen.evals.registry import load_benchmarks
 from redqueen.evals.runner import Plan, evaluate
 from redqueen.evals.samples import SampleStore
 from redqueen.evals.targets import Entrant, read_targets
@@ -45,8 +45,8 @@ def run_bench_evaluation(
     )
     log("loading")
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier, OpenGraders(verifier) as graders:
-        (loaded,) = load_benchmarks(["reserved"], PlaySettings.of(config), verifier, None, limit)
-        ways = _Ways(config, load(config.model), loaded, graders)
+        (loaded,) = load_benchmarks(["reserved"], config.play_settings, verifier, None, limit)
+        ways = _Ways(config.engine_settings, load(config.model), loaded, graders)
         together, apart = [entrants], [[entrant] for entrant in entrants]
         contenders = [
             Contender("all in mixed batches", partial(ways.turn, "mixed", together)),
@@ -70,13 +70,13 @@ def run_bench_evaluation(
 class _Ways:
     """Evaluates groups of entrants, and keeps what they answered."""
 
-    def __init__(self, config: Config, base: Base, loaded: ProblemSet, graders: OpenGraders) -> None:
-        self.config = config
+    def __init__(self, settings: EngineSettings, base: Base, loaded: ProblemSet, graders: OpenGraders) -> None:
+        self.settings = settings
         self.base = base
         self.loaded = loaded
         self.graders = graders
         self.plan = Plan(
-            template=form_of(config.model.prompts),
+            template=form_of(settings.model.prompts),
             samples=1,
             temperature=0.0,
             max_tokens=None,
@@ -92,7 +92,7 @@ class _Ways:
         with Stopwatch() as watch:
             for group in groups:
                 with SampleStore(None) as store:
-                    evaluate(self.base, self.config, group, [self.loaded], self.plan, self.graders, store, _silent)
+                    evaluate(self.base, self.settings, group, [self.loaded], self.plan, self.graders, store, _silent)
                     rows = store.connection.execute("SELECT adapter, problem, text, status, tokens FROM samples")
                     for adapter, problem, text, status, count in rows:
                         found[adapter, problem] = (text, status)

@@ -12,7 +12,7 @@ from benchmarks import system, workload
 from benchmarks.report import Report, against, finish, log, times
 from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import Contender, take_turns
-from redqueen.config import LearningConfig, SamplingConfig
+from redqueen.config import EngineSettings, SamplingConfig
 from redqueen.engine.model.hosted import HostedDecoder
 from redqueen.engine.policy import Policy, open_policy
 
@@ -67,7 +67,7 @@ def _policies(config: BenchmarkConfig, members: int) -> dict[str, Policy]:
     model = config.model_config
     policies: dict[str, Policy] = {}
     for name, each in ((OWN, base), (HOSTED, replace(base, decoder=HostedDecoder(base.model)))):
-        policy = open_policy(each, model, members, SamplingConfig(batch_rows=1024), LearningConfig())
+        policy = open_policy(each, EngineSettings(model, SamplingConfig(batch_rows=1024)), members)
         for number in range(members):
             policy.join(workload.name(number), system.adapter(policy, number))
         policies[name] = policy

@@ -25,7 +25,7 @@ from redqueen.base import streams
 from redqueen.base.futures import finished
 from redqueen.config import Config, PlaySettings
 from redqueen.config.recipes import recipe
-from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.engine.adapters import Adapter, Factors
 from redqueen.engine.model.base import BaseFacts
 from redqueen.engine.policy import Policy
 from redqueen.engine.work import Work
@@ -174,7 +174,7 @@ class _LargeLeague(Trainer):
     """A run whose members are everywhere else: all of the trainer but its policy and its verifier."""
 
     def __init__(self, config: Config, seeds: Sequence[Task], directory: RunDirectory) -> None:
-        players = cast(Policy, _Texts(PlaySettings.of(config), seeds))
+        players = cast(Policy, _Texts(config.play_settings, seeds))
         base = BaseFacts(name="none", fingerprint="", device="cpu", dtype="float32")
         super().__init__(config, players, base, cast(Verifier, _Verdicts(config.run.seed)), directory)
         for role in ROLES:

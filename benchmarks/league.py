@@ -30,7 +30,7 @@ from redqueen.method.fitness import lcb
 from redqueen.method.games import match_score, outcome, par_by
 from redqueen.method.matchmaking import Match, matchmake
 from redqueen.method.population import Population
-from redqueen.method.rating import Outcome, Rating, TrueSkill, inherited
+from redqueen.method.rating import GameResult, Rating, TrueSkill, inherited
 from redqueen.method.selection import Birth, is_evolution_step, plan_births
 from redqueen.records import ROLES, Kind, Role
 from redqueen.tasks.kinds import BUILT_IN
@@ -93,7 +93,7 @@ class Run:
     """What one simulated run left."""
 
     quality: float
-    outcomes: Counter[Outcome]
+    outcomes: Counter[GameResult]
     tried: int
     """Newborns that were open to risk in a round."""
     culled: int
@@ -151,7 +151,7 @@ def _row(rule: Rule, offset: float, repetitions: int) -> dict[str, Any]:
     runs = [simulate(rule, offset, seed) for seed in range(repetitions)]
     equal = replace(rule, spread=0.0)
     equals = [simulate(equal, offset, seed, noise=0.0) for seed in range(repetitions if rule.evolution.enabled else 0)]
-    games = sum((run.outcomes for run in runs), Counter[Outcome]())
+    games = sum((run.outcomes for run in runs), Counter[GameResult]())
     won = [games[side] / games.total() for side in ("student", "teacher", "draw")]
     # A repetition of a short run may have no newborn that was open to risk.
     cull = interval([run.culled / run.tried for run in equals if run.tried])
@@ -208,7 +208,7 @@ class _Simulation:
         self.trueskill = TrueSkill()
         self.population = Population()
         self.skill: dict[str, float] = {}
-        self.outcomes: Counter[Outcome] = Counter()
+        self.outcomes: Counter[GameResult] = Counter()
         self.contested: list[float] = []
         self.uniform: list[float] = []
         self.tried: set[str] = set()

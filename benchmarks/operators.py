@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from benchmarks.peers import Missing, optional
 from benchmarks.report import Report, against, finish, log
 from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
-from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.engine.adapters import Adapter, Factors
 from redqueen.method.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.method.operators.modules import Operator
 

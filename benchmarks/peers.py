@@ -16,7 +16,7 @@ from benchmarks.system import BenchmarkConfig, quiet_base
 from benchmarks.timing import Stopwatch, Timing
 from redqueen.base.optional import how_to_install
 from redqueen.config import LearningConfig
-from redqueen.engine.adapters.factors import Adapter
+from redqueen.engine.adapters import Adapter
 
 Attention = Literal["eager", "sdpa"]
 ATTENTIONS: tuple[Attention, ...] = ("eager", "sdpa")

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.timing import Contender
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 
 LIBRARIES = ("torch", "transformers", "peft", "populora", "trl", "llama_cpp_python")
 WIDTH = 200

@@ -15,7 +15,6 @@ from typing import Any
 from benchmarks.report import Report, log
 from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import BenchmarkError
-from redqueen.config import PlaySettings
 from redqueen.config.recipes import configure
 from redqueen.engine.memory.estimate import items, total
 from redqueen.engine.memory.machine import Demand, this_machine
@@ -61,7 +60,7 @@ def run_arguments(config: BenchmarkConfig, workers: int) -> list[str]:
 def run_estimate(args: list[str]) -> int:
     """Returns the bytes that such a run is estimated to need."""
     config = configure(args)
-    lengths = prompt_lengths(PlaySettings.of(config), token_counter(config.model))
+    lengths = prompt_lengths(config.play_settings, token_counter(config.model))
     return total(items(Demand.of(config, this_machine(config.model), lengths, config.capacity)))
 
 

@@ -22,9 +22,9 @@ from benchmarks.report import Report, against, finish, log
 from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
 from redqueen.config import SandboxConfig
 from redqueen.jail import GAME, PROGRAMS, Job, Limits, Sandbox, canonical, parse_literal
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 from redqueen.records import Draft
-from redqueen.tasks.python.seeds import seeds
+from redqueen.tasks.python import seeds
 
 COLUMNS = (
     ("ratio", "ratio"),

@@ -12,7 +12,7 @@ from statistics import median, quantiles
 from benchmarks.report import Report, finish, log
 from benchmarks.sandbox_scripts import service
 from benchmarks.service_clients import Answer, ask_all
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 
 COLUMNS = (
     ("how", "programs"),

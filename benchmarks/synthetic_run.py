@@ -35,7 +35,7 @@ from redqueen.tasks.kinds import BUILT_IN
 from redqueen.tasks.programs.complexity import Complexity, complexity_of
 from redqueen.tasks.programs.coverage import paths_of
 from redqueen.tasks.programs.trees import parse
-from redqueen.tasks.python.seeds import seeds
+from redqueen.tasks.python import seeds
 
 VALID = 0.9
 """The share of proposals that are valid."""

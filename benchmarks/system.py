@@ -11,8 +11,8 @@ import transformers
 
 from benchmarks.timing import BenchmarkError, Stopwatch, Timing
 from benchmarks.workload import name
-from redqueen.config import BUNDLED, LearningConfig, ModelConfig, SamplingConfig
-from redqueen.engine.adapters.factors import Adapter, Factors, fresh, generator
+from redqueen.config import BUNDLED, EngineSettings, LearningConfig, ModelConfig, SamplingConfig
+from redqueen.engine.adapters import Adapter, Factors, fresh, generator
 from redqueen.engine.model.base import Base, dtype_of, load
 from redqueen.engine.policy import Policy, open_policy
 from redqueen.records import Request, Sample
@@ -62,7 +62,7 @@ def build(config: BenchmarkConfig, members: int, *, batch_tokens: int = 4096, ba
     """Returns our side: a policy with the members "m0", "m1", ...; it must be closed."""
     sampling = SamplingConfig(temperature=1.0, batch_rows=batch_rows)
     learning = LearningConfig(batch_tokens=batch_tokens)
-    policy = open_policy(quiet_base(config), config.model_config, members, sampling, learning)
+    policy = open_policy(quiet_base(config), EngineSettings(config.model_config, sampling, learning), members)
     for number in range(members):
         policy.join(name(number), adapter(policy, number))
     return policy

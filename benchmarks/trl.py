@@ -23,7 +23,7 @@ from benchmarks.peers import Attention, require
 from benchmarks.system import B_STD, BenchmarkConfig
 from benchmarks.timing import BenchmarkError, Stopwatch, Timing, quiet_child
 from redqueen.config import LearningConfig
-from redqueen.engine.adapters.factors import generator
+from redqueen.engine.adapters import generator
 from redqueen.engine.model.base import load
 
 

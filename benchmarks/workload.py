@@ -14,12 +14,12 @@ from torch import Tensor
 
 from benchmarks.timing import BenchmarkError
 from redqueen.base import streams
-from redqueen.engine.adapters.factors import generator
+from redqueen.engine.adapters import generator
 from redqueen.engine.learning.learner import token_weights
 from redqueen.engine.model.base import Base
 from redqueen.engine.model.forward import TokenLogprobs
 from redqueen.records import Prompt, Request, Sample, SamplingParams
-from redqueen.tasks.python.seeds import seeds
+from redqueen.tasks.python import seeds
 
 
 def name(number: int) -> str:

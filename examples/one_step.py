@@ -14,8 +14,7 @@ from statistics import fmean
 
 from redqueen.base.machine import set_library_defaults
 from redqueen.config import Config, GameConfig, LearningConfig, ModelConfig, SamplingConfig
-from redqueen.engine.adapters.factors import generator, perturb
-from redqueen.engine.adapters.start import starting_adapter
+from redqueen.engine.adapters import generator, perturb, starting_adapter
 from redqueen.engine.model.base import load
 from redqueen.engine.policy import Policy, open_policy
 from redqueen.method.advantages import advantages
@@ -181,7 +180,7 @@ def main() -> tuple[Ratings, list[MemberUpdate]]:
     ratings = {name: Rating() for name in ("T0", "T1", "S0", "S1")}
     with (
         LocalVerifier(CONFIG.sandbox) as verifier,
-        open_policy(base, CONFIG.model, len(ratings), CONFIG.sampling, CONFIG.learning) as policy,
+        open_policy(base, CONFIG.engine_settings, len(ratings)) as policy,
     ):
         # All members start near one adapter, which knows the forms of texts. Noise tells them apart.
         start = starting_adapter("auto", CONFIG.model, GAME.kinds, 0, policy.shapes())

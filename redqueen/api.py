@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 
 from redqueen.base.machine import set_library_defaults
 from redqueen.base.optional import require
-from redqueen.config import Config, ConfigError, EvolutionSettings
+from redqueen.config import Config, ConfigError
 from redqueen.config.keys import as_text
 from redqueen.config.recipes import configured
 from redqueen.errors import UserError
@@ -298,11 +298,11 @@ class Run:
         ModelError if the base cannot be loaded.
         """
         from redqueen.analysis.replay import find_member
-        from redqueen.engine.model.member import load_member
+        from redqueen.members.exporting import load_member
         from redqueen.run.session import quiet_libraries
 
         quiet_libraries()
-        found = find_member(self._directory, EvolutionSettings.of(self.config), member, step)
+        found = find_member(self._directory, self.config.evolution_settings, member, step)
         return load_member(self.config.model.name, found.saved.adapters[found.member.name], found.saved.alpha)
 
     def adapter(self, member: str, step: int | None = None) -> Path:
@@ -313,7 +313,7 @@ class Run:
         """
         from redqueen.analysis.replay import find_member
 
-        found = find_member(self._directory, EvolutionSettings.of(self.config), member, step)
+        found = find_member(self._directory, self.config.evolution_settings, member, step)
         return self._directory.checkpoints / f"step-{found.saved.step:06d}" / "members" / found.member.name
 
 
@@ -371,10 +371,9 @@ def _assignments(settings: Settings | None) -> list[str]:
 @contextmanager
 def _attached(steps: int, recorders: Sequence[Any], verifier: Verifier | None, *, progress: bool) -> Generator[Any]:
     """Yields what is attached to a run; with `progress`, also what prints how it goes."""
-    from redqueen.run.recording.heartbeat import Heartbeat
     from redqueen.run.recording.lines import ScriptLines
     from redqueen.run.recording.plain_console import PlainConsole
-    from redqueen.run.recording.terminal import LineReporter
+    from redqueen.run.recording.terminal import Heartbeat, LineReporter
     from redqueen.run.session import Callbacks, Listener
 
     if not progress:

@@ -28,13 +28,12 @@ from hypothesis import settings
 
 from redqueen.config import ModelConfig, SandboxConfig
 from redqueen.engine.model.base import Base, load
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 from redqueen.method.planting import seed_tasks as verified_seeds
 from redqueen.method.seeds import AUTHOR
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Kind, Proposal, Task, Verdict
-from redqueen.tasks.python import KINDS, PYTHON
-from redqueen.tasks.python.seeds import seeds
+from redqueen.tasks.python import KINDS, PYTHON, seeds
 from tests import tiny
 
 THREADS = int(os.environ["OMP_NUM_THREADS"])

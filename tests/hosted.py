@@ -96,7 +96,7 @@ def peft_of(model: Any, bank: AdapterBank, member: str) -> Any:
 
 def peft_gradient(wrapped: Any, bank: AdapterBank) -> Tensor:
     """Returns the gradients of PEFT's factors as a vector [P] of the bank."""
-    from redqueen.engine.adapters.factors import Factors
+    from redqueen.engine.adapters import Factors
 
     gradients: dict[str, Factors] = {}
     for name in bank.places:

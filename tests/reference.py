@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from redqueen.engine.adapters.factors import Factors
+from redqueen.engine.adapters import Factors
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.lora.sites import RowAdapters
 from redqueen.engine.model.attention import SharedPrefix, SharedPrefixAttention

@@ -18,13 +18,13 @@ import typer
 
 from redqueen import plugins
 from redqueen.cli.app_runs import _complete_benchmarks, runs
-from redqueen.config import Config, EvolutionConfig, GameConfig, ModelConfig, PlaySettings, SandboxConfig
+from redqueen.config import Config, EvolutionConfig, GameConfig, ModelConfig, SandboxConfig
 from redqueen.config.keys import describe
-from redqueen.engine.adapters.factors import Factors
+from redqueen.engine.adapters import Factors
 from redqueen.engine.model.base import load
-from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
-from redqueen.evals.graders.grader import OpenGraders
+from redqueen.evals.grader import OpenGraders
 from redqueen.evals.held_out import reserved_tasks
+from redqueen.evals.registry import chosen, load_benchmarks
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
 from redqueen.extras.page.live_run import LiveRun
@@ -58,8 +58,7 @@ from redqueen.records import (
 from redqueen.run.recording.files import MetricsRecorder
 from redqueen.run.recording.metrics import check_own, own_metrics, own_panels, own_values, step_metrics
 from redqueen.run.recording.metrics.metric import CountedStep
-from redqueen.run.recording.recorder import Session
-from redqueen.run.recording.tracker import Tracker, check_trackers, open_recorders, open_trackers
+from redqueen.run.recording.recorder import Session, Tracker, check_trackers, open_recorders, open_trackers
 from redqueen.store.directory import RunDirectory
 from redqueen.store.lineage import lives
 from redqueen.store.metrics import numbers
@@ -455,7 +454,7 @@ def test_a_benchmark(verifier: LocalVerifier) -> None:
     snippet("benchmark")
     assert chosen(["addition", "reserved"]) == ["reserved", "addition"]
     assert "addition" in chosen(["all"])
-    (loaded,) = load_benchmarks(["addition"], PlaySettings.of(Config()), verifier, None, None)
+    (loaded,) = load_benchmarks(["addition"], Config().play_settings, verifier, None, None)
     assert loaded.whole
     plan = Plan(template="completion", samples=1, temperature=0.0, max_tokens=None, base="")
     with OpenGraders(verifier) as graders, SampleStore(None) as store:
@@ -478,7 +477,7 @@ def test_verdicts_of_a_changed_grader_are_new(
         monkeypatch.delitem(sys.modules, "graded", raising=False)
         importlib.invalidate_caches()
         importlib.import_module("graded")
-        (loaded,) = load_benchmarks(["addition"], PlaySettings.of(Config()), verifier, None, None)
+        (loaded,) = load_benchmarks(["addition"], Config().play_settings, verifier, None, None)
         with OpenGraders(verifier) as graders, SampleStore(tmp_path / "out") as store:
             runner = Runner(plan, Calculator(), graders, store)
             (rows,) = runner.run(loaded, [Player(name="S0", adapter="S0", label="S0")])

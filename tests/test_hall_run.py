@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from redqueen.config import EvolutionSettings
-from redqueen.engine.adapters.factors import Factors
+from redqueen.engine.adapters import Factors
 from redqueen.extras.studies.ancestry import student_epochs
 from redqueen.method.verifier import LocalVerifier
 from redqueen.store import checkpoint
@@ -92,7 +91,7 @@ def test_champions_stand_in_for_checkpoints_that_are_gone(tmp_path: Path, verifi
     config = toy.config(tmp_path, **{**HALL, "run.keep_last": 1, "league.hall_of_fame": 3})
     trainer = toy.trainer(config, tmp_path / "run", verifier)
     lines(trainer)
-    past = student_epochs(trainer.directory, EvolutionSettings.of(config), 10, 1)
+    past = student_epochs(trainer.directory, config.evolution_settings, 10, 1)
     champions = {c.step: c for c in trainer.population.hall_of_fame.values() if c.role == "student"}
     assert [epoch.step for epoch in past] == sorted({8, *champions})
     assert len(past) > 1, "only one checkpoint is left"

@@ -44,7 +44,7 @@ NEED_A_LIBRARY = (
     "redqueen.method.evolution",
     "redqueen.method.operators",
     "redqueen.method.step",
-    "redqueen.method.warm_start.fitting",
+    "redqueen.method.warm_start",
     "redqueen.extras.page.compare_command",
     "redqueen.extras.rewards.verifiers",
     "redqueen.extras.rewards.verifiers_game",
@@ -242,6 +242,6 @@ def test_help_and_version_load_no_tensor_library() -> None:
     assert loaded_after("import redqueen.cli.app").isdisjoint({"torch", "transformers", "peft"})
 
 
-@pytest.mark.parametrize("name", ["redqueen.tasks.python.seeds", "redqueen.extras.sql.language", "redqueen.config"])
+@pytest.mark.parametrize("name", ["redqueen.tasks.python", "redqueen.extras.sql.language", "redqueen.config"])
 def test_whatever_is_imported_first_can_be(name: str) -> None:
     assert name in loaded_after(f"import {name}")

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from redqueen.assets import WARM, WARM_WORK
 from redqueen.config import ModelConfig
-from redqueen.engine.adapters.peft_files import load_adapter
+from redqueen.engine.adapters import load_adapter
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.base import load, location
 from redqueen.tasks.kinds import languages, names

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.evals.answers import OWN, START, HeldOutAnswer
+from redqueen.evals.held_out import OWN, START, HeldOutAnswer
 from redqueen.method.planting import LEAST, held_out_of, plant_seeds
 from redqueen.method.practice import FLOOR, Practice, note_attempts, posed_per_kind, posed_tasks, weight
 from redqueen.method.seeds import is_fixed

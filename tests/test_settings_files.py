@@ -12,8 +12,7 @@ from redqueen.config import Config, ConfigError
 from redqueen.config.files import read_settings, write_settings
 from redqueen.config.keys import keys
 from redqueen.config.recipes import RECIPES, configure, match_compute, recipe, settings_of
-from redqueen.tasks.kinds.language import SeedError
-from redqueen.tasks.kinds.seed_files import read_own
+from redqueen.tasks.kinds.language import SeedError, read_own
 from tests.cli.running import redqueen
 
 

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from redqueen.config import Config, ConfigError, EvolutionSettings
+from redqueen.config import Config, ConfigError
 from redqueen.config.game import Crossover, Mutation
 from redqueen.config.recipes import configure
 from redqueen.method.evolution import OPERATORS, plan
@@ -41,8 +41,8 @@ def births(*overrides: str, size: int = 4, rounds: int = 40) -> list[Birth]:
                 )
         step = config.evolution.every * (round_ + 1)
         for role in ("teacher", "student"):
-            children += plan(table, role, step, EvolutionSettings.of(config))
-            assert plan(table, role, step - 1, EvolutionSettings.of(config)) == []
+            children += plan(table, role, step, config.evolution_settings)
+            assert plan(table, role, step - 1, config.evolution_settings) == []
     return children
 
 

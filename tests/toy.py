@@ -96,7 +96,7 @@ def trainer(config: Config, run: Path, verifier: LocalVerifier, *, begin: bool =
     if begin:
         directory.create(config, {})
     base = load(config.model)
-    policy = open_policy(base, config.model, config.capacity, config.sampling, config.learning)
+    policy = open_policy(base, config.engine_settings, config.capacity)
     result = Trainer(config, policy, facts_of(base), verifier, directory)
     install(result.self_play)
     if begin:

@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from redqueen.evals.benchmarks.benchmark import Row
+from redqueen.evals.benchmark import Row
 from redqueen.extras.benchmarks.cruxeval import CRUXEVAL_I, CRUXEVAL_O, CruxEvalGrader
 
 

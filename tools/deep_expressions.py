@@ -11,8 +11,8 @@ from itertools import islice
 
 from redqueen import plugins
 from redqueen.config import GameConfig
-from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
-from redqueen.evals.graders.grader import Problem, game
+from redqueen.evals.benchmark import Benchmark, Form, Row, Source
+from redqueen.evals.grader import Problem, game
 from redqueen.extras.expr.generated import EXAMPLES, examples, reserved_stream
 from redqueen.extras.expr.modes import EXPR
 from redqueen.method.prompts import Prompts, prompts

@@ -107,7 +107,7 @@ def mutants(folder: str, out: str) -> None:
 
 def ours(folder: str, programs: str, out: str) -> None:
     """Writes the grades of this project."""
-    from redqueen.evals.graders.grader import Problem
+    from redqueen.evals.grader import Problem
     from redqueen.extras.benchmarks.evalplus import EvalPlusGrader
 
     rows = read(folder)

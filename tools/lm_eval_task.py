@@ -13,8 +13,7 @@ import json
 import sys
 from pathlib import Path
 
-from redqueen.config import PlaySettings
-from redqueen.evals.benchmarks.reserved import answer_tokens, load_reserved
+from redqueen.evals.benchmark import answer_tokens, load_reserved
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Task
 from redqueen.store.directory import RunDirectory
@@ -44,7 +43,7 @@ def main(run: str, out: str) -> None:
     rows: list[dict[str, str]] = []
     stops: tuple[str, ...] = ()
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
-        loaded = load_reserved(PlaySettings.of(config), verifier, None)
+        loaded = load_reserved(config.play_settings, verifier, None)
     for problem in loaded.problems:
         task: Task = problem.data["task"]
         if task.kind != "code_o":

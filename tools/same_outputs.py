@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 from redqueen.records import Draft
-from redqueen.tasks.python.seeds import reserved
+from redqueen.tasks.python import reserved
 
 MAX_EVENTS = 3000
 """A call that runs longer is given up: a program may not end on inputs that were not written for it."""

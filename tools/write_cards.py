@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from redqueen.cli.cards import cards_table
+from redqueen.cli.dry_run import cards_table
 
 TARGET = Path(__file__).resolve().parents[1] / "README.md"
 TABLE = re.compile(r"^\| recipe \| 24 GB.*\n(?:\|.*\n)+", re.MULTILINE)

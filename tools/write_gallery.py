@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from redqueen.members.question import write_question
 from redqueen.method.prompts import taken_apart
-from redqueen.method.questions import write_question
 from redqueen.method.seeds import is_reserved
 from redqueen.store.directory import RunDirectory
 from redqueen.store.tasks import TaskHistory, proposals

@@ -1,4 +1,4 @@
-"""Writes redqueen/tasks/python/seeds/cells.json: what the seed programs cover (`redqueen.tasks.python.seeds`).
+"""Writes redqueen/tasks/python/seeds/cells.json: what the seed programs cover (`redqueen.tasks.python`).
 
 Run it after the seeds or a measure of coverage have changed: `python tools/write_seed_cells.py`.
 """
@@ -20,8 +20,7 @@ from redqueen.run.recording.measures import signature_of
 from redqueen.tasks.programs.coverage import functions_of, paths_of
 from redqueen.tasks.programs.reached import reached_tree
 from redqueen.tasks.programs.trees import parse
-from redqueen.tasks.python import PYTHON
-from redqueen.tasks.python.seeds import CELLS
+from redqueen.tasks.python import CELLS, PYTHON
 
 FILE = Path(redqueen.tasks.python.__file__).parent / "seeds" / CELLS
 

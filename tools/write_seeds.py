@@ -20,7 +20,7 @@ from pathlib import Path
 from redqueen.method.seeds import is_reserved
 from redqueen.records import Draft
 from redqueen.tasks.programs.normal_form import fingerprint, shape
-from redqueen.tasks.python.seeds import FILES, parse_block, reserved
+from redqueen.tasks.python import FILES, parse_block, reserved
 from tools.same_outputs import same_as_reserved
 from tools.seed_inputs import INPUTS
 

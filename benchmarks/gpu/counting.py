@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from redqueen.engine.kernels import dispatch
-from redqueen.engine.kernels.torch_kernels import GpuKernels
+from redqueen.engine.kernels.dispatch import GpuKernels
 
 # These describe the same memory anew, or only allocate: no kernel runs.
 _NO_KERNEL = frozenset(

@@ -11,10 +11,10 @@ import transformers
 
 from benchmarks.gpu.clock import timed
 from benchmarks.gpu.output import say
-from redqueen.engine.kernels.compiler import missing_for_kernels
+from redqueen.engine.kernels.dispatch import missing_for_kernels
 from redqueen.engine.kernels.flash import flash_takes_pages
 from redqueen.jail import PROCESS, probe
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 
 _NAMES = ("PYTORCH_ALLOC_CONF", "REDQUEEN_GRAPHS", "REDQUEEN_KERNELS", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 

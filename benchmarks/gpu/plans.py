@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
-from transformers import Qwen2Config
 
 from benchmarks.gpu.planned_memory import lengths
 from redqueen.config import Config
@@ -18,51 +16,17 @@ from redqueen.config.recipes import recipe
 from redqueen.engine.memory.estimate import items, total
 from redqueen.engine.memory.fit import Fit, fit
 from redqueen.engine.memory.machine import FREE_SHARE, Machine
-from redqueen.engine.model.dimensions import Shape, shape_in
+from redqueen.engine.model.dimensions import SIZES, Shape, shape_in, transformers_config
 from redqueen.errors import ModelError
 
 CARDS = (24, 48, 80, 141)
 """GPUs by their memory in GB."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Base:
-    """The sizes of a base of Qwen2.5."""
-
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    intermediate: int
-    vocabulary: int
-    tied: bool
-
-
-BASES = {
-    "0.5B": _Base(896, 24, 14, 2, 4864, 151936, tied=True),
-    "1.5B": _Base(1536, 28, 12, 2, 8960, 151936, tied=True),
-    "3B": _Base(2048, 36, 16, 2, 11008, 151936, tied=True),
-    "7B": _Base(3584, 28, 28, 4, 18944, 152064, tied=False),
-    "14B": _Base(5120, 48, 40, 8, 13824, 152064, tied=False),
-    "32B": _Base(5120, 64, 40, 8, 27648, 152064, tied=False),
-}
-"""Bases by their size."""
-
-
 @cache
 def shape(name: str) -> Shape:
     """Returns the dimensions of a base of Qwen2.5."""
-    base = BASES[name]
-    shell = Qwen2Config(
-        vocab_size=base.vocabulary,
-        hidden_size=base.hidden,
-        num_hidden_layers=base.layers,
-        num_attention_heads=base.heads,
-        num_key_value_heads=base.kv_heads,
-        intermediate_size=base.intermediate,
-        tie_word_embeddings=base.tied,
-    )
-    return shape_in(shell, recipe("paper_7b").model.targets)
+    return shape_in(transformers_config(f"Qwen/Qwen2.5-Coder-{name}"), recipe("paper_7b").model.targets)
 
 
 def on_a_gpu(*overrides: str) -> Config:
@@ -93,7 +57,7 @@ def plan(config: Config, base: str, card: int) -> Fit | None:
 def table() -> list[dict[str, Any]]:
     """Returns a row for each base and card: the plan of `paper_7b` and what it needs, or of a smaller rank."""
     rows: list[dict[str, Any]] = []
-    for base in BASES:
+    for base in SIZES:
         for card in CARDS:
             found = [_row(rank, base, card) for rank in (32, 16, 8)]
             fits = [row for row in found if row]
@@ -134,7 +98,7 @@ def print_table() -> None:
     rows = table()
     print(f"| base | {' | '.join(f'{card} GB' for card in CARDS)} |")
     print(f"|---{'|---' * len(CARDS)}|")
-    for base in BASES:
+    for base in SIZES:
         print(f"| {base} | {' | '.join(_cell(row) for row in rows if row['base'] == base)} |")
 
 

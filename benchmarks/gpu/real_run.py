@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.gpu.clock import device_for, reserved_gb
 from benchmarks.gpu.output import folder, say, seconds_left
 from redqueen.api import Run
-from redqueen.config import Config, PlaySettings
+from redqueen.config import Config
 from redqueen.config.recipes import configure
 from redqueen.engine.memory.estimate import items, total
 from redqueen.engine.memory.fit import fit
@@ -128,7 +128,7 @@ def _configured(device: str, *, tiny: bool) -> Config:
 def _planned(config: Config) -> float:
     """Returns the GB that are planned for the run."""
     machine = this_machine(config.model)
-    lengths = prompt_lengths(PlaySettings.of(config), token_counter(config.model))
+    lengths = prompt_lengths(config.play_settings, token_counter(config.model))
     return round(total(items(fit(config, machine, lengths, config.capacity).demand)) / 1e9, 2)
 
 

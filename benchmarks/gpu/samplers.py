@@ -19,7 +19,7 @@ from benchmarks.gpu.clock import device_for, forget_peak, synchronize, timed
 from benchmarks.gpu.output import folder, say
 from benchmarks.gpu.shapes import SEVEN_B, TINY, Shape, random_members, random_model
 from redqueen.engine.kernels import dispatch
-from redqueen.engine.kernels.torch_kernels import GpuKernels
+from redqueen.engine.kernels.dispatch import GpuKernels
 from redqueen.engine.lora import adapter_bank
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.lora.products import PaddedBmm

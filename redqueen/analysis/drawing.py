@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+
+from redqueen.errors import UserError
 
 # The first are Okabe and Ito's palette, which colour-blind readers can tell apart. It has fewer hues than there are
 # operators, so more follow.
@@ -22,3 +25,29 @@ def write(figure: Figure, file: Path) -> None:
     """Writes a PNG or SVG file, by the file's ending. Raises OSError if it cannot be written."""
     with mpl.rc_context(_STABLE):
         figure.savefig(file, dpi=130, metadata={"Date": None} if file.suffix == ".svg" else None)
+
+
+FORMATS = (".png", ".svg")
+
+
+def check_figure(file: Path | None) -> None:
+    """Checks, before hours of work, that the figure can be written.
+
+    Raises UserError if the file has another ending than `FORMATS` or if its folder does not exist.
+    """
+    if file is None:
+        return
+    if file.suffix not in FORMATS:
+        raise UserError(f"{file}: the figure's file name must end in {' or '.join(FORMATS)}")
+    if not file.parent.is_dir():
+        raise UserError(f"cannot write {file}: the folder {file.parent} does not exist")
+
+
+def write_figure(figure: Figure, file: Path) -> None:
+    """Writes the figure in the format of the file's ending. Raises UserError if the file cannot be written."""
+    try:
+        write(figure, file)
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror}") from error
+    # On standard error, because standard output may be JSON that another program reads.
+    print(f"wrote {file}", file=sys.stderr)

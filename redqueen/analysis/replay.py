@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from redqueen.config import Config, EvolutionSettings, LeagueConfig, PlaySettings
+from redqueen.config import Config, EvolutionSettings, LeagueConfig
 from redqueen.engine.model.base import fingerprint_of, load
 from redqueen.engine.policy import Policy, open_policy
 from redqueen.method.evolution import fitness_for, fittest_first, proven_first
@@ -61,9 +61,9 @@ def open_replay(config: Config, saved: checkpoint.Checkpoint, slots: int) -> Gen
         )
     with (
         LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed) as verifier,
-        open_policy(base, config.model, slots, config.sampling, config.learning) as policy,
+        open_policy(base, config.engine_settings, slots) as policy,
     ):
-        replay = Replay(config, policy, SelfPlay(PlaySettings.of(config), policy, verifier))
+        replay = Replay(config, policy, SelfPlay(config.play_settings, policy, verifier))
         # Prompts may show tasks of the bank as examples. A study poses them as the run did at that step.
         replay.self_play.task_bank.restore(saved.bank)
         yield replay

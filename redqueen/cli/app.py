@@ -19,16 +19,24 @@ from redqueen.base.machine import set_library_defaults
 from redqueen.base.optional import TRAINING, missing
 from redqueen.cli import examples
 from redqueen.cli.app_runs import runs
-from redqueen.cli.command import SETTINGS, add_commands
-from redqueen.cli.options import AsJson, ConfigFile, LoadPlugins, Model, Overrides, Unsafe, say_loading
+from redqueen.cli.options import (
+    SETTINGS,
+    AsJson,
+    ConfigFile,
+    LoadPlugins,
+    Model,
+    Overrides,
+    Unsafe,
+    add_commands,
+    say_loading,
+)
 from redqueen.cli.resume import describe
 from redqueen.config import Config, ConfigError
 from redqueen.config.files import is_settings
 from redqueen.config.recipes import check_repeats, configure, recipe_for, settings_of
 from redqueen.engine.model.families import check_files, check_model
 from redqueen.errors import UserError
-from redqueen.jail.host import hear_of_children
-from redqueen.jail.probes import IsolationError
+from redqueen.jail.probes import IsolationError, hear_of_children
 from redqueen.method.reward_probe import check_advantage, check_rewards
 from redqueen.store.allowed import with_own_parts
 from redqueen.store.directory import RunDirectory, read_config
@@ -251,7 +259,7 @@ def init(
 
     It holds every setting with what it means; those that the recipe changes are set, the others are comments.
     """
-    from redqueen.cli.init import run_init
+    from redqueen.cli.reference import run_init
 
     raise typer.Exit(run_init(name, out))
 
@@ -265,7 +273,7 @@ def recipes(
     """List the recipes."""
     if cards:
         typer.echo("planning every recipe for every card ...", err=True)
-        from redqueen.cli.cards import run_cards
+        from redqueen.cli.dry_run import run_cards
 
         raise typer.Exit(run_cards())
     from redqueen.cli.reference import run_recipes
@@ -385,7 +393,7 @@ def serve(
     are refused by name. docs/JAIL.md has the rest.
     """
     from redqueen.cli.jail_serve import run_jail_serve
-    from redqueen.jail.service.wire import RequestLimits
+    from redqueen.jail.service import RequestLimits
 
     most = RequestLimits(seconds=seconds, memory_mb=memory)
     raise typer.Exit(run_jail_serve(host, port, workers, most, unsafe=unsafe_no_isolation))

@@ -19,7 +19,7 @@ runs = typer.Typer()
 
 def _complete_benchmarks(context: typer.Context, incomplete: str) -> list[str]:
     """Returns what a shell may complete in a list of benchmarks, those of the modules under --plugins among them."""
-    from redqueen.evals.benchmarks.registry import chosen, groups, names
+    from redqueen.evals.registry import chosen, groups, names
     from redqueen.plugins import load
 
     try:
@@ -54,9 +54,20 @@ def export(
         raise UserError(f"{out} is not empty: choose another folder")
     if member not in ("best-student", "best-teacher"):
         check_name(RunDirectory(run), member)
-    from redqueen.cli.export import run_export
+    from redqueen.cli.pushing import hub
+    from redqueen.cli.pushing import push as publish
+    from redqueen.members.exporting import export as write
+    from redqueen.run.recording.lines import Lines
+    from redqueen.run.recording.plain_console import PlainConsole
 
-    raise typer.Exit(run_export(run, member, out, step, merge=merge, repository=push))
+    console = PlainConsole(soft_wrap=True)
+    library = hub(push)
+    found = write(run, member, out, step, Lines(console), merge=merge)
+    what = "a whole model" if merge else "a PEFT adapter"
+    console.print(f"wrote {found.member.name} ({found.member.role}) after step {found.saved.step} to {out}, as {what}")
+    console.print(f"how to use it: {out / 'README.md'}")
+    if push is not None:
+        publish(library, out, push, "model", console)
 
 
 @runs.command(epilog=examples.ASK)
@@ -96,7 +107,7 @@ def ask(
         checked_member(run, member, step, allowed)
     say_loading(member)
     if not question:
-        from redqueen.cli.conversation import run_conversation
+        from redqueen.cli.ask import run_conversation
 
         raise typer.Exit(run_conversation(run, member, step, attempts, allowed))
     from redqueen.cli.ask import run_ask
@@ -179,7 +190,7 @@ def evaluate(
     All targets answer the same problems, side by side. docs/EVALUATION.md lists benchmarks, and where their data are.
     """
     _check_member(targets, members)
-    from redqueen.evals.benchmarks.registry import chosen
+    from redqueen.evals.registry import chosen
 
     # Own benchmarks are known only once their modules are imported.
     if benchmarks is not None and not plugins:

@@ -7,7 +7,7 @@ from collections import Counter
 from redqueen import __version__
 from redqueen.base.markup import code, plain, yaml_text
 from redqueen.config import Config
-from redqueen.members.base_names import about_base
+from redqueen.members import about_base
 from redqueen.method.seeds import OWN
 from redqueen.store.dataset.files import FOLDER_FILE, column_table
 from redqueen.store.dataset.rows import TaskFilter, TaskRecord, TaskSelection

@@ -17,11 +17,11 @@ from rich.text import Text
 from redqueen import __version__
 from redqueen.base.machine import cache_root, can_write
 from redqueen.config import ModelConfig
-from redqueen.engine.kernels.compiler import missing_for_kernels
+from redqueen.engine.kernels.dispatch import missing_for_kernels
 from redqueen.engine.model.base import device_of, dtype_of
 from redqueen.engine.model.source import REQUIREMENT, cached, installed, verify
 from redqueen.jail import PROCESS, probe
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 from redqueen.run.recording.environment import versions
 from redqueen.run.recording.plain_console import PlainConsole
 

@@ -1,15 +1,17 @@
-"""`redqueen train --dry-run`: whether a run fits, with which batches, its memory by parts, and modelled hours."""
+"""`train --dry-run` and `recipes --cards`: whether a run fits, its memory by parts, and modelled hours."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from rich.table import Column, Table
 
-from redqueen.config import BUNDLED, Config, ModelConfig, PlaySettings
+from redqueen.config import BUNDLED, Config, ModelConfig
+from redqueen.config.recipes import recipe
 from redqueen.engine.memory.estimate import Item, host_items, items, least, total
 from redqueen.engine.memory.fit import Fit, fit
-from redqueen.engine.memory.forecast import card_of, forecast
+from redqueen.engine.memory.forecast import CARDS, Card, card_of, forecast
 from redqueen.engine.memory.machine import Demand, gpu_machine, this_machine
 from redqueen.engine.model.base import device_of
 from redqueen.engine.model.dimensions import known_base, rough_token_counter, token_counter
@@ -44,7 +46,7 @@ def print_plan(config: Config, size: int | None = None, *, parts: bool = False) 
         return 0
     try:
         count_tokens = _token_counter(config.model, there=size is not None)
-        lengths = prompt_lengths(PlaySettings.of(config), count_tokens)
+        lengths = prompt_lengths(config.play_settings, count_tokens)
         machine = this_machine(config.model) if size is None else gpu_machine(config.model, size)
     except (ModelError, PluginError) as error:
         # A run here would be refused as well.
@@ -132,3 +134,44 @@ def _time(plan: Demand, size: int, steps: int) -> str:
         f"{steps} steps on an {card.name}; a step {step.step:.0f} s (propose {step.propose:.0f}, solve "
         f"{step.solve:.0f} at {step.solved_tokens / step.solve:,.0f} tokens a second, learn {step.learn:.0f})"
     )
+
+
+# `redqueen recipes --cards`: which recipe fits which GPU, and how long it would take, as a table in Markdown.
+
+RECIPES = ("coder_0_5b", "coder_1_5b", "coder_3b", "coder_7b", "paper_7b")
+"""The recipes for GPUs, the smallest base first."""
+
+
+def run_cards() -> int:
+    """Prints the table; returns the exit code."""
+    quiet_libraries()
+    sys.stdout.write(cards_table())
+    return 0
+
+
+def cards_table() -> str:
+    """Returns a line for each recipe and a column for each of the smaller cards."""
+    cards = CARDS[:-1]
+    heads = [f"{card.memory} GB ({card.name})" for card in cards]
+    lines = [f"| recipe | {' | '.join(heads)} |", f"|---{'|---' * len(cards)}|"]
+    for name in RECIPES:
+        config = recipe(name).override(["model.device=cuda", "model.dtype=bfloat16"])
+        lengths = prompt_lengths(config.play_settings, rough_token_counter())
+        cells: list[str] = []
+        for card in cards:
+            machine = gpu_machine(config.model, card.memory * 10**9)
+            try:
+                cells.append(_cell(fit(config, machine, lengths, config.capacity), card, config.run.steps))
+            except ModelError:
+                cells.append("does not fit")
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(fitted: Fit, card: Card, steps: int) -> str:
+    """Returns what a run would be on a card, in a few words."""
+    plan = fitted.demand
+    kept = "recomputed" if plan.learning.checkpointing is True else "kept"
+    limit = ", if texts stay shorter than they may" if fitted.warning else ""
+    taken = forecast(plan, card).hours(steps)
+    return f"{plan.sampling.batch_rows} rows, activations {kept}{limit}: {taken:.1f} h"

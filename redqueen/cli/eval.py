@@ -10,7 +10,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from redqueen.analysis.drawing import HUES
+from redqueen.analysis.drawing import HUES, write_figure
 from redqueen.base.intervals import interval_text
 from redqueen.cli.eval_table import (
     Cells,
@@ -22,7 +22,6 @@ from redqueen.cli.eval_table import (
     rich_table,
     weakest_lines,
 )
-from redqueen.cli.figure_files import write_figure
 from redqueen.cli.tables import table_console
 from redqueen.errors import UserError
 from redqueen.evals import contamination, paper
@@ -31,8 +30,7 @@ from redqueen.evals.scores import Point, Results, curves
 from redqueen.evals.targets import Step
 from redqueen.members.evaluating import EvalOptions, document, evaluate_targets
 from redqueen.run.recording.lines import Lines
-from redqueen.run.recording.plain_console import PlainConsole
-from redqueen.run.recording.task_reporter import TaskReporter
+from redqueen.run.recording.plain_console import PlainConsole, TaskReporter
 from redqueen.store.directory import RunDirectory, write_json, write_text
 
 # The learning curves of an evaluation as a table, as plain data and as a figure.

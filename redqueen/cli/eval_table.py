@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from redqueen.base.intervals import Interval
-from redqueen.evals.benchmarks.benchmark import ProblemSet
+from redqueen.evals.benchmark import ProblemSet
 from redqueen.evals.paper import cell, columns, cut_off, row_title, tokens
 from redqueen.evals.runner import Plan
 from redqueen.evals.scores import Results

@@ -9,8 +9,7 @@ import contextlib
 from redqueen.base.server import bind, serve
 from redqueen.jail import Sandbox
 from redqueen.jail.judging import PROGRAMS
-from redqueen.jail.service.app import is_loopback, make_app
-from redqueen.jail.service.wire import RequestLimits
+from redqueen.jail.service import RequestLimits, is_loopback, make_app
 
 
 def run_jail_serve(host: str, port: int, workers: int | None, most: RequestLimits, *, unsafe: bool) -> int:

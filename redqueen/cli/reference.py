@@ -1,4 +1,4 @@
-"""`redqueen recipes` and `redqueen keys`: what there is to choose from."""
+"""`redqueen recipes`, `redqueen keys` and `redqueen init`: what there is to choose from."""
 
 # No import here may load torch: these answers come at once (see `redqueen.cli.app`).
 
@@ -6,23 +6,26 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
 from redqueen.cli.tables import table_console
 from redqueen.config import Config
+from redqueen.config.files import is_settings, write_settings
 from redqueen.config.keys import FIRST, Key, describe, unknown_key
-from redqueen.config.recipes import RECIPES
+from redqueen.config.recipes import RECIPES, recipe
 from redqueen.errors import UserError
 from redqueen.plugins import load
+from redqueen.store.files import quoted
 
 
 def run_recipes() -> int:
     """Prints every recipe with its sentence; returns the exit code."""
     table = Table.grid(padding=(0, 2))
-    for name, recipe in RECIPES.items():
-        table.add_row(name, Text(inspect.getdoc(recipe) or ""))
+    for name, made in RECIPES.items():
+        table.add_row(name, Text(inspect.getdoc(made) or ""))
     console = table_console()
     console.print(table)
     console.print(
@@ -81,3 +84,24 @@ def meaning(key: Key) -> str:
     # A sentence that names all words itself needs no list of them.
     unnamed = [choice for choice in key.choices if choice not in key.text]
     return f"{key.text} One of: {', '.join(key.choices)}." if unnamed else key.text
+
+
+# `redqueen init`: writes a file of settings, with what each means.
+
+
+def run_init(name: str, out: Path) -> int:
+    """Writes the settings of a recipe; returns the exit code.
+
+    Raises UserError for a recipe that is not there, and for a file of another format, or that cannot be written.
+    """
+    config = recipe(name)
+    if not is_settings(out):
+        raise UserError(f"--out {out}: the file's name must end in .toml or .yaml")
+    try:
+        write_settings(config, out)
+    except FileExistsError as error:
+        raise UserError(f"{out} is there already: choose another name with --out") from error
+    except OSError as error:
+        raise UserError(f"cannot write {out}: {error.strerror or error}") from error
+    print(f"wrote {out}: change it, then redqueen train --config {quoted(out)}")
+    return 0

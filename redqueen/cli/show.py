@@ -12,8 +12,8 @@ from rich.text import Text
 
 from redqueen.cli.tables import table_console
 from redqueen.errors import UserError
+from redqueen.members.question import write_question
 from redqueen.method.prompts import taken_apart
-from redqueen.method.questions import write_question
 from redqueen.records import Kind
 from redqueen.store.allowed import NOTHING, Permissions, check_kind, playable
 from redqueen.store.archive.reader import ArchiveReader

@@ -11,11 +11,10 @@ from contextlib import closing, contextmanager
 
 from redqueen.base.machine import clock, on_sigterm
 from redqueen.config import Config
-from redqueen.run.recording.heartbeat import Heartbeat
 from redqueen.run.recording.lines import Lines
 from redqueen.run.recording.metrics.dynamics import held_out_lines
 from redqueen.run.recording.plain_console import PlainConsole
-from redqueen.run.recording.terminal import LineReporter, LiveReporter, legend, members_table
+from redqueen.run.recording.terminal import Heartbeat, LineReporter, LiveReporter, legend, members_table
 from redqueen.run.recording.warnings import summary
 from redqueen.run.session import Callbacks
 from redqueen.store.directory import RunDirectory

@@ -12,14 +12,13 @@ from pathlib import Path
 import torch
 
 from redqueen.config import Config
-from redqueen.engine.adapters.peft_files import WEIGHTS, save_adapter
+from redqueen.engine.adapters import WEIGHTS, save_adapter
 from redqueen.engine.model.base import load
 from redqueen.errors import UserError
 from redqueen.method.verifier import LocalVerifier
-from redqueen.method.warm_start.fitting import Warmup
+from redqueen.method.warm_start import Warmup
 from redqueen.run.recording.lines import Lines
-from redqueen.run.recording.plain_console import PlainConsole
-from redqueen.run.recording.task_reporter import TaskReporter
+from redqueen.run.recording.plain_console import PlainConsole, TaskReporter
 from redqueen.run.session import fit, start_of_another_base
 from redqueen.store.directory import occupied
 

@@ -6,14 +6,13 @@ Values that the paper does not publish have their reason next to them; docs/ALGO
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
 from pydantic import ValidationError, model_validator
 
 from redqueen.config.game import EvalsConfig, EvolutionConfig, GameConfig, LeagueConfig, ReferenceSource
-from redqueen.config.keys import flat, keys, parse_value, unknown_key
-from redqueen.config.section import ANY_PART, Section
+from redqueen.config.keys import ANY_PART, Section, flat, keys, parse_value, unknown_key
 from redqueen.config.training import (
     AUTO_TARGETS,
     BUNDLED,
@@ -139,6 +138,21 @@ class Config(Section):
         living = 1 if population.single_agent else population.teachers + population.students
         return living + 2 * self.league.hall_of_fame
 
+    @property
+    def play_settings(self) -> PlaySettings:
+        """What texts are sampled and judged by."""
+        return PlaySettings(game=self.game, sampling=self.sampling, prompts=self.model.prompts, seed=self.run.seed)
+
+    @property
+    def engine_settings(self) -> EngineSettings:
+        """What a base with its members is opened by."""
+        return EngineSettings(model=self.model, sampling=self.sampling, learning=self.learning)
+
+    @property
+    def evolution_settings(self) -> EvolutionSettings:
+        """What members are ranked and replaced by."""
+        return EvolutionSettings(league=self.league, evolution=self.evolution, seed=self.run.seed)
+
     def override(self, assignments: Iterable[str]) -> Config:
         """Returns a copy with `section.field=value` assignments applied.
 
@@ -216,9 +230,14 @@ class PlaySettings:
     """The format of prompts, `model.prompts`."""
     seed: int
 
-    @classmethod
-    def of(cls, config: Config) -> PlaySettings:
-        return cls(game=config.game, sampling=config.sampling, prompts=config.model.prompts, seed=config.run.seed)
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """The settings that a base with its members is opened by, samples and learns by."""
+
+    model: ModelConfig
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    learning: LearningConfig = field(default_factory=LearningConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,10 +247,6 @@ class EvolutionSettings:
     league: LeagueConfig
     evolution: EvolutionConfig
     seed: int
-
-    @classmethod
-    def of(cls, config: Config) -> EvolutionSettings:
-        return cls(league=config.league, evolution=config.evolution, seed=config.run.seed)
 
 
 def kinds_of(source: str) -> str:

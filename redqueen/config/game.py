@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from redqueen.config.section import PartName, Section
+from redqueen.config.keys import PartName, Section
 from redqueen.records import Kind
 from redqueen.tasks.kinds import BUILT_IN, InputCounts, is_made
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self, cast, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from redqueen.config.section import PartName, Section
+from redqueen.config.keys import PartName, Section
 from redqueen.records import SamplingParams
 
 BUNDLED = "smollm2-135m-instruct"

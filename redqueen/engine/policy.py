@@ -12,8 +12,8 @@ from torch import Tensor
 from redqueen import extras
 from redqueen.base.closing import Closing
 from redqueen.base.request_stream import Follow
-from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
-from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.config import EngineSettings, LearningConfig, SamplingConfig
+from redqueen.engine.adapters import Adapter, Factors
 from redqueen.engine.executor import Executor, InlineExecutor
 from redqueen.engine.learning.learner import LocalLearner
 from redqueen.engine.lora.adapter_bank import AdapterBank
@@ -23,7 +23,7 @@ from redqueen.engine.sampling.continuous_batch import BatchLimits
 from redqueen.engine.sampling.sampler import LocalSampler
 from redqueen.engine.work import Work
 from redqueen.engine.workers.pool import WorkerPool, shared_bank
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 from redqueen.records import Completion, MemberUpdate, Progress, Request, Sample
 
 # The step count and the moments of a member's optimizer, by name; empty before its first update.
@@ -225,22 +225,15 @@ class Policy(MemberPolicy):
         self.executor.close()
 
 
-def open_policy(
-    base: Base,
-    model: ModelConfig,
-    capacity: int,
-    sampling: SamplingConfig,
-    learning: LearningConfig,
-    *,
-    temperature: float | None = None,
-) -> Policy:
+def open_policy(base: Base, settings: EngineSettings, capacity: int, *, temperature: float | None = None) -> Policy:
     """Returns a policy without members, with room for `capacity` of them. A shared base gets worker processes.
 
-    Only the limits of `sampling` are used here: each request carries its own sampling parameters. The learner trains
-    the distribution at `temperature` (default: the temperature of `sampling`).
+    Only the limits of `settings.sampling` are used here: each request carries its own sampling parameters. The learner
+    trains the distribution at `temperature` (default: the temperature of `settings.sampling`).
     Raises WorkerError if a process of a worker or of vLLM does not start, MissingLibraryError if vLLM is asked for and
     not installed.
     """
+    model = settings.model
     shape = (base.decoder.sites, capacity, model.rank, model.alpha, model.targets)
 
     # Worker processes read the base and the bank in shared memory. A base on a GPU, and one that a single process
@@ -255,9 +248,10 @@ def open_policy(
         threads = model.threads or max(1, cores() // workers)
         executor = WorkerPool(base, adapters, block, workers, threads)
 
+    sampling = settings.sampling
     if sampling.engine == "vllm":
         executor = extras.find("sampler", "vllm")(base, adapters, capacity, model.rank, sampling, executor)
 
     if temperature is None:
         temperature = sampling.temperature
-    return Policy(base, adapters, executor, sampling, learning, temperature)
+    return Policy(base, adapters, executor, sampling, settings.learning, temperature)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redqueen.errors import UserError
-from redqueen.evals.benchmarks.benchmark import ProblemSet
+from redqueen.evals.benchmark import ProblemSet
 from redqueen.method.seeds import seeds_of
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.directory import RunDirectory

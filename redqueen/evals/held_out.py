@@ -1,4 +1,4 @@
-"""Held-out scores: fixed tasks on reserved programs, attempted once by each member.
+"""Held-out scores: fixed tasks on reserved programs, attempted once by each member; and the answers that are kept.
 
 No teacher wrote them, nothing was trained on them or on anything alike, and no reward is paid on them. So the score
 does not move with the opponents. The fitness `held_out` scores by one half of the programs. What is reported is
@@ -7,7 +7,7 @@ measured on the other half, which no selection has seen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product, zip_longest
 
@@ -135,3 +135,51 @@ def check_held_out(game: GameConfig, league: LeagueConfig) -> None:
     most = most_tasks("selection", held_out_kinds(game.kinds))
     if league.student_fitness == "held_out" and count > most:
         raise ConfigError(f"league.held_out_tasks={count}: there are {most} held-out tasks, choose at most that")
+
+
+# The answers of a run's students to held-out problems, beside those of the adapter that they started from.
+
+OWN = "own"
+"""The benchmark of the user's own tasks that a run has held out."""
+START = "start"
+"""The name of the adapter that all members started from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOutAnswer:
+    """A member's answer to a held-out problem."""
+
+    member: str
+    """Its name, or `START`."""
+    benchmark: str
+    problem: str
+    text: str
+    status: str
+    """What the grader says: "correct", "wrong", "infra_error" and others."""
+    tokens: int
+    cut_off: bool
+    """Whether the token limit ended the text."""
+
+    @property
+    def right(self) -> bool | None:
+        """Whether it is right; None after a fault of the machine."""
+        return None if self.status == "infra_error" else self.status == "correct"
+
+
+Problem = tuple[str, str]
+"""A benchmark and a problem of it."""
+
+
+def judged(answers: Iterable[HeldOutAnswer]) -> dict[str, dict[Problem, bool]]:
+    """Returns by member which problems it answered rightly; what the machine lost is left out."""
+    by_member: dict[str, dict[Problem, bool]] = {}
+    for answer in answers:
+        right = answer.right
+        if right is not None:
+            by_member.setdefault(answer.member, {})[answer.benchmark, answer.problem] = right
+    return by_member
+
+
+def differences(member: Mapping[Problem, bool], start: Mapping[Problem, bool]) -> list[int]:
+    """Returns, for each problem that both answered, 1 if only the member is right, -1 if only the start is, else 0."""
+    return [int(right) - int(start[problem]) for problem, right in member.items() if problem in start]

@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from redqueen.config import EvalsConfig, LeagueConfig, PlaySettings
-from redqueen.evals.answers import HeldOutAnswer
-from redqueen.evals.benchmarks.benchmark import ProblemSet, form_of
-from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
-from redqueen.evals.benchmarks.reserved import HALF, load_own
-from redqueen.evals.graders.grader import OpenGraders
+from redqueen.evals.benchmark import HALF, ProblemSet, form_of, load_own
+from redqueen.evals.grader import OpenGraders
+from redqueen.evals.held_out import HeldOutAnswer
+from redqueen.evals.registry import chosen, load_benchmarks
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
 from redqueen.records import Progress, Sampler, Task, Verifier

@@ -6,18 +6,17 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from redqueen.base.futures import finished
-from redqueen.config import Config
-from redqueen.engine.adapters.factors import Adapter, Factors, fresh, generator
-from redqueen.engine.adapters.peft_files import refit
+from redqueen.config import EngineSettings
+from redqueen.engine.adapters import Adapter, Factors, fresh, generator, refit
 from redqueen.engine.model.base import Base
 from redqueen.engine.policy import Policy, open_policy
 from redqueen.errors import AdapterError, UserError
-from redqueen.evals.benchmarks.benchmark import Benchmark, Form, ProblemSet, Template, own_code
-from redqueen.evals.graders.grader import Grader, OpenGraders, Problem
+from redqueen.evals.benchmark import Benchmark, Form, ProblemSet, Template, own_code
+from redqueen.evals.grader import Grader, OpenGraders, Problem
 from redqueen.evals.samples import SampleRow, SampleStore
 from redqueen.evals.scores import Results, ScoreEntry
 from redqueen.evals.targets import Entrant
@@ -211,7 +210,7 @@ Report = Callable[[str, int, int], None]
 
 def evaluate(
     base: Base,
-    config: Config,
+    settings: EngineSettings,
     entrants: Sequence[Entrant],
     benchmarks: Sequence[ProblemSet],
     plan: Plan,
@@ -223,20 +222,18 @@ def evaluate(
 
     Raises UserError if a run was made on other weights than `base` has, AdapterError if an adapter does not fit it.
     """
+    model = settings.model
     for entrant in entrants:
         if entrant.fingerprint not in (None, plan.base):
-            raise UserError(
-                f"{entrant.target} was made on other weights than {config.model.name} has in {config.model.dtype}"
-            )
+            raise UserError(f"{entrant.target} was made on other weights than {model.name} has in {model.dtype}")
     # One bank holds adapters of one rank. The largest fits all without a change of any adapter's update.
-    ranks = [_rank(entrant, config.model.rank) for entrant in entrants]
-    model = config.model.model_copy(update={"rank": max(ranks)})
+    model = model.model_copy(update={"rank": max(_rank(entrant, model.rank) for entrant in entrants)})
     entries = [
         ScoreEntry(target=entrant.target, member=entrant.member, single_agent=entrant.single_agent, step=entrant.step)
         for entrant in entrants
     ]
     results = Results(entries, benchmarks)
-    with open_policy(base, model, len(entrants), config.sampling, config.learning) as policy:
+    with open_policy(base, replace(settings, model=model), len(entrants)) as policy:
         players: list[Player] = []
         for number, entrant in enumerate(entrants):
             name = f"{number}"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from redqueen.base import streams
 from redqueen.base.intervals import LEVEL, Interval, share
-from redqueen.evals.benchmarks.benchmark import ProblemSet
+from redqueen.evals.benchmark import ProblemSet
 from redqueen.evals.samples import SampleRow
 
 # Bootstrap intervals of scores (Efron 1979), and pass@k without bias (Chen et al. 2021, equation 1).

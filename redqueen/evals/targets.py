@@ -10,12 +10,10 @@ from typing import Literal
 from redqueen.assets import warm_start
 from redqueen.config import Config, GameConfig
 from redqueen.config.recipes import configure
-from redqueen.engine.adapters.factors import Adapter
-from redqueen.engine.adapters.peft_files import CONFIG, load_adapter
-from redqueen.engine.adapters.start import other_base
+from redqueen.engine.adapters import CONFIG, Adapter, load_adapter, other_base
 from redqueen.errors import UserError
-from redqueen.evals.answers import OWN
-from redqueen.evals.benchmarks.reserved import answer_tokens
+from redqueen.evals.benchmark import answer_tokens
+from redqueen.evals.held_out import OWN
 from redqueen.evals.scores import ScoreEntry
 from redqueen.method.population import Member
 from redqueen.records import Task

@@ -21,7 +21,7 @@ OFFERS: dict[Part, dict[str, str]] = {
         **{f"sql_{mode}": "sql.modes:KINDS" for mode in "oif"},
     },
     "source": {
-        "reasoning_gym": "reasoning_gym.answering:made_kind",
+        "reasoning_gym": "reasoning_gym:made_kind",
         "maths": "benchmarks.questions:made_kind",
     },
     "recipe": {"expr": "expr:RECIPES", "sql": "sql:RECIPES"},
@@ -56,7 +56,7 @@ OFFERS: dict[Part, dict[str, str]] = {
         "mlflow": "trackers:MLflow",
     },
     "sampler": {"vllm": "vllm.executor:open_executor"},
-    "cluster": {"ray": "ray.players:open_players"},
+    "cluster": {"ray": "ray.policy:open_players"},
     "task format": {"verifiers": "rewards.verifiers_package"},
 }
 """What there is of each part: its name, and its module with its name there, below this package."""

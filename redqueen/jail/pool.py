@@ -10,9 +10,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from queue import SimpleQueue
 
-from redqueen.jail.host import cores
 from redqueen.jail.job import GAME, Job, Outcome, Profile
-from redqueen.jail.probes import PROCESS, IsolationError, probe
+from redqueen.jail.probes import PROCESS, IsolationError, cores, probe
 from redqueen.jail.process import Interpreters
 from redqueen.jail.worker import Worker, run_job
 

@@ -1,16 +1,34 @@
-"""Finds out what isolation this machine gives, by hostile programs in real children."""
+"""What the jail asks and sets of the machine: its cores, and what isolation it gives, by hostile programs."""
 
 from __future__ import annotations
 
 import functools
+import os
+import signal
+import threading
 import time
 from dataclasses import dataclass
 
-from redqueen.jail.host import hear_of_children
 from redqueen.jail.job import GAME, Job, Limits
 from redqueen.jail.literals import parse_literal
 from redqueen.jail.process import Interpreters
 from redqueen.jail.worker import Worker
+
+
+def cores() -> int:
+    """Returns how many cores this process may use."""
+    # The affinity mask counts, not the machine: in a container or under taskset the two differ, and threads beyond the
+    # mask only slow each other down. Not every platform has the call.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def hear_of_children() -> None:
+    """Has the kernel say how child processes end. Its parent may have set that it does not."""
+    # Only the main thread may. In another one the sandbox says that it does not start, and why.
+    ignored = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+    if ignored and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
 
 FULL = "full"
 NO_LANDLOCK = "no-landlock"

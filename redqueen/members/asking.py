@@ -12,13 +12,12 @@ from redqueen.analysis.replay import MemberAtStep, Replay, find_member, load_ste
 from redqueen.base import streams
 from redqueen.base.futures import finished
 from redqueen.config import Config, EvolutionSettings, GameConfig
-from redqueen.engine.adapters.factors import fresh, generator
+from redqueen.engine.adapters import fresh, generator
 from redqueen.errors import UserError
 from redqueen.jail import CodecError, LiteralError, OversizeError
-from redqueen.members.question import BASE, SEED, task_of_run
+from redqueen.members.question import BASE, SEED, Question, QuestionError, read_question, task_of_run
 from redqueen.method.judging import ask, cut_off, submit_attempt, submit_proposal
 from redqueen.method.planting import planted_by, verified_seeds
-from redqueen.method.questions import Question, QuestionError, read_question
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Draft, Kind, Pair, Proposal, Request, Task, Verdict
 from redqueen.run.session import Listener, fit
@@ -57,7 +56,7 @@ def asked(
     """
     directory = RunDirectory(run)
     config = playable(directory, allowed)
-    found = found_member(directory, EvolutionSettings.of(config), name, step)
+    found = found_member(directory, config.evolution_settings, name, step)
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
         # The question is checked before the model is loaded, which takes longer.
         task = task_of(question, directory, config.game, config.run.seed, verifier)

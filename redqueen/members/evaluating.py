@@ -8,18 +8,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from redqueen.base.intervals import Interval
-from redqueen.config import Config, ModelConfig, PlaySettings
+from redqueen.config import Config, ModelConfig
 from redqueen.engine.model.base import fingerprint_of, load
-from redqueen.engine.model.source import read_tokenizer
-from redqueen.engine.model.tokens import chat_fault
+from redqueen.engine.model.source import chat_fault, read_tokenizer
 from redqueen.errors import ModelError, UserError
-from redqueen.evals.answers import OWN
-from redqueen.evals.benchmarks import reserved
-from redqueen.evals.benchmarks.benchmark import ProblemSet, Template, form_of
-from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
-from redqueen.evals.benchmarks.reserved import load_own
+from redqueen.evals import benchmark
+from redqueen.evals.benchmark import ProblemSet, Template, form_of, load_own
 from redqueen.evals.contamination import Overlap
-from redqueen.evals.graders.grader import OpenGraders
+from redqueen.evals.grader import OpenGraders
+from redqueen.evals.held_out import OWN
+from redqueen.evals.registry import chosen, load_benchmarks
 from redqueen.evals.runner import Plan, Report, evaluate
 from redqueen.evals.samples import SampleStore
 from redqueen.evals.scores import Results
@@ -126,14 +124,13 @@ def evaluate_targets(
         listener.warning(line)
     config = with_allowed(config, wanted.allowed)
     names, own = _asked(wanted.benchmarks, entrants, listener)
-    if own or reserved.NAME in names:
+    if own or benchmark.NAME in names:
         check_asked(targets, wanted.max_tokens)
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
         # Data that are missing are known before a model is loaded.
-        settings = PlaySettings.of(config)
-        loaded = load_benchmarks(names, settings, verifier, wanted.data, wanted.limit)
+        loaded = load_benchmarks(names, config.play_settings, verifier, wanted.data, wanted.limit)
         if own:
-            loaded.append(load_own(settings, verifier, own, wanted.limit))
+            loaded.append(load_own(config.play_settings, verifier, own, wanted.limit))
         config = _fitted(config, loaded, wanted, len(entrants), listener)
         template = wanted.template or form_of(config.model.prompts)
         _check_chat(config.model, loaded, template)
@@ -150,7 +147,7 @@ def evaluate_targets(
             SampleStore(wanted.out) as store,
             OpenGraders(verifier, cache) as graders,
         ):
-            results = evaluate(base, config, entrants, loaded, plan, graders, store, report)
+            results = evaluate(base, config.engine_settings, entrants, loaded, plan, graders, store, report)
     return EvaluationResult(results=results, plan=plan, base=config.model.name)
 
 
@@ -179,12 +176,12 @@ def _asked(
         names = chosen(benchmarks, of_runs=True)
         return [name for name in names if name != OWN], own_tasks(entrants) if OWN in names else ()
     try:
-        return [reserved.NAME], own_tasks(entrants)
+        return [benchmark.NAME], own_tasks(entrants)
     except UserError as error:
         # Most runs have none, and there is nothing to say of that.
         if any(entrant.own is not None for entrant in entrants):
             listener.note(f"only the reserved programs are asked: {error}")
-        return [reserved.NAME], ()
+        return [benchmark.NAME], ()
 
 
 def _fitted(

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from redqueen import __version__
 from redqueen.analysis.replay import MemberAtStep, find_member, fitness_at
 from redqueen.base.markup import code, plain, yaml_text
-from redqueen.config import BUNDLED, Config, EvolutionSettings, GameConfig, ModelConfig
-from redqueen.engine.adapters.peft_files import save_adapter
+from redqueen.config import BUNDLED, Config, GameConfig, ModelConfig
+from redqueen.engine.adapters import Adapter, save_adapter
 from redqueen.engine.model.base import location
-from redqueen.engine.model.member import write_merged
-from redqueen.errors import UserError
-from redqueen.members.base_names import ORIGINAL, about_base
+from redqueen.engine.model.quantized import is_quantized
+from redqueen.errors import AdapterError, ModelError, UserError
+from redqueen.members import ORIGINAL, about_base
 from redqueen.method.population import Member
 from redqueen.method.prompts import prompts
 from redqueen.plugins import PluginError
@@ -28,6 +34,59 @@ from redqueen.store.directory import RunDirectory, occupied
 from redqueen.store.files import printable, quoted
 from redqueen.store.lineage import Life, ancestors, lives
 from redqueen.tasks.kinds import TaskKind, find
+
+# A member for others: as transformers and PEFT load it, and as a plain model folder that needs no PEFT.
+
+
+def load_member(base: str, adapter: Adapter, alpha: float) -> tuple[Any, Any]:
+    """Returns the base with the adapter in it as a `peft.PeftModel`, ready to generate, and its tokenizer.
+
+    Raises ModelError if the base cannot be loaded.
+    """
+    model, tokenizer = _loaded(base)
+    with tempfile.TemporaryDirectory() as folder:
+        save_adapter(Path(folder), adapter, alpha=alpha, base=location(base))
+        return PeftModel.from_pretrained(model, folder).eval(), tokenizer
+
+
+def write_merged(folder: Path, name: str, adapter: Adapter, scale: float) -> torch.dtype:
+    """Writes the base called `name` with `scale` times the adapter's product added, and its tokenizer.
+
+    Returns the dtype of the file, which is the one that the base is stored in.
+    Raises ModelError if the base cannot be loaded, AdapterError if the adapter does not fit it, OSError if the folder
+    cannot be written.
+    """
+    model, tokenizer = _loaded(name)
+    if is_quantized(model):
+        raise ModelError(f"'{name}' is quantised, and a sum would have to be rounded again: merge into its original")
+    modules: dict[str, Any] = dict(model.named_modules())
+    missing = [site for site in adapter if site not in modules]
+    if missing:
+        raise AdapterError(f"the adapter does not fit '{name}', which has no layer {missing[0]}")
+    with torch.no_grad():
+        for site, factors in adapter.items():
+            weight = modules[site].weight
+            # The sum is made in fp32 and rounded once. A product that is rounded to bf16 first would lose more.
+            update = scale * (factors.a @ factors.b).T
+            weight.copy_((weight.float() + update).to(weight.dtype))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    # The library writes weights that only their owner can read, whatever the umask says.
+    mode = (folder / "config.json").stat().st_mode
+    for file in folder.glob("*.safetensors"):
+        file.chmod(mode)
+    return model.dtype
+
+
+def _loaded(base: str) -> tuple[Any, Any]:
+    """Returns the base as its files are, and its tokenizer. Raises ModelError if it cannot be loaded."""
+    where = location(base)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(where)
+        return AutoModelForCausalLM.from_pretrained(where, dtype="auto"), tokenizer
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot load '{base}': {str(error).splitlines()[0]}") from error
+
 
 # How to use an exported member: a program that asks it one question, and the lines to serve and to publish it.
 
@@ -281,7 +340,7 @@ def export(run: Path, name: str, out: Path, step: int | None, listener: Listener
         raise UserError(f"{out} is not empty: choose another folder")
     directory = RunDirectory(run)
     config = directory.config()
-    found = find_member(directory, EvolutionSettings.of(config), name, step)
+    found = find_member(directory, config.evolution_settings, name, step)
     member = found.member
     family = ancestors(lives(run), member.name)
     quiet_libraries()

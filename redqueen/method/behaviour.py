@@ -1,4 +1,4 @@
-"""What a task's program does on fixed inputs of the types that it takes, and whether the task can be guessed from that.
+"""What the jail can say of a task's program beside a verdict: its behaviour on typed inputs, and its true work.
 
 Programs of equal signatures are called on the same inputs, so that equal behaviours can be counted. Nothing here is
 judged or paid: a program that notices the calls can only spoil its own measures.
@@ -7,13 +7,16 @@ judged or paid: a program that notices the calls can only spoil its own measures
 from __future__ import annotations
 
 import hashlib
+import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redqueen.jail import CodecError, canonical, parse_arguments, parse_literal, to_literal
-from redqueen.records import Task, Verifier
+from redqueen.base import streams
+from redqueen.jail import MAX_TEXT_BYTES, CodecError, canonical, parse_arguments, parse_literal, to_literal
+from redqueen.method.prompts import Prompts, WithLessons
+from redqueen.records import Attempted, Pair, Task, Verifier
 from redqueen.tasks.kinds import find
 from redqueen.tasks.programs.signatures import arguments_of, text_of_union, typed_inputs
 
@@ -98,3 +101,57 @@ def read_behaviour(types: str, inputs: int, output: str, outcomes: tuple[str, ..
 
 def _hash(parts: Iterable[Any]) -> str:
     return hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()
+
+
+# True work: the jail runs a program and says what its expressions were worth. Lessons teach it, metrics compare it.
+
+TRACE_CPU_S = 1.0
+MISSES = (0.7, 0.2, 0.1)
+"""How often no, one or two inputs are tried in a lesson before the right one."""
+
+
+class TracedWorkings:
+    """Traces programs, and tries other inputs of those that it knows (`redqueen.tasks.kinds.Workings`)."""
+
+    def __init__(self, verifier: Verifier, tasks: Iterable[Task] = (), seed: int = 0) -> None:
+        """`tasks` are programs with all their inputs, which it knows."""
+        self.verifier = verifier
+        self.seed = seed
+        self.pairs: dict[str, tuple[Pair, ...]] = {}
+        for task in tasks:
+            self.know(task)
+
+    def know(self, task: Task) -> None:
+        """Remembers a program with all its inputs."""
+        self.pairs[task.program] = task.pairs
+
+    def trace(self, task: Task, given: str) -> tuple[str, ...] | None:
+        def run(program: str, inputs: tuple[str, ...] | tuple[bytes, ...]) -> tuple[str, ...]:
+            return self.verifier.run(program, inputs, TRACE_CPU_S, MAX_TEXT_BYTES, task.kind).result()
+
+        return find(task.kind).language.trace(task.program, given, run)
+
+    def misses(self, task: Task) -> Sequence[Pair]:
+        right = task.pairs[0]
+        others = [pair for pair in self.pairs.get(task.program, ()) if pair.output != right.output]
+        rng: random.Random = streams.python(self.seed, "misses", task.program, right.input)
+        (wanted,) = rng.choices(range(len(MISSES)), MISSES)
+        return rng.sample(others, min(wanted, len(others)))
+
+
+def true_work(attempted: Iterable[Attempted], prompts: Prompts, verifier: Verifier) -> dict[str, str]:
+    """Returns the work of the tasks that have one right answer, by their ids, as far as an attempt at them has work.
+
+    It is empty if the format of `prompts` does not say how work is written.
+    """
+    if not isinstance(prompts, WithLessons):
+        return {}
+    workings = TracedWorkings(verifier)
+    tasks = {attempt.task.id: attempt.task for attempt in attempted if attempt.work}
+    works: dict[str, str] = {}
+    for name, task in tasks.items():
+        if find(task.kind).only_answer(task):
+            text = prompts.write_work(task, workings)
+            if text is not None:
+                works[name] = prompts.work(task.kind, text)
+    return works

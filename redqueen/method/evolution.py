@@ -9,7 +9,7 @@ from statistics import fmean
 from redqueen import plugins
 from redqueen.base import streams
 from redqueen.config import EvolutionSettings, LeagueConfig
-from redqueen.engine.adapters.factors import Adapter, generator, relative_distance
+from redqueen.engine.adapters import Adapter, generator, relative_distance
 from redqueen.engine.policy import MemberPolicy
 from redqueen.method.fitness import Fitness, game_learnability, named_fitness
 from redqueen.method.games import Par, match_score, outcome, par_by
@@ -19,7 +19,7 @@ from redqueen.method.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.method.operators.modules import Operator
 from redqueen.method.played_step import PlayedMatch, PlayedStep, ScoredPosed, ScoredProposal
 from redqueen.method.population import AnyRole, Member, Population
-from redqueen.method.rating import Outcome, TrueSkill, inherited
+from redqueen.method.rating import GameResult, TrueSkill, inherited
 from redqueen.method.results import Game, Replacement, Standing
 from redqueen.method.rewards import scores
 from redqueen.method.selection import Birth, is_evolution_step, plan_births, ranking
@@ -90,7 +90,7 @@ def _rate_match(
     return Game(match=match, score=score, outcome=result)
 
 
-def _forfeit(played: PlayedMatch) -> Outcome | None:
+def _forfeit(played: PlayedMatch) -> GameResult | None:
     """Returns the outcome of a match without a solve rate: the student wins if every proposal was judged invalid.
 
     Otherwise the machine lost what there was to play, and there is no game.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from redqueen import plugins
 from redqueen.config import ConfigError
-from redqueen.method.rating import Outcome
+from redqueen.method.rating import GameResult
 from redqueen.records import Kind
 
 SolveRates = Mapping[Kind, Sequence[float]]
@@ -74,7 +74,7 @@ def match_score(match: SolveRates, par: Par) -> float:
     return math.fsum(rate - par[kind] for kind, rate in tasks if rate > 0.0) / len(tasks)
 
 
-def outcome(score: float, band: float) -> Outcome:
+def outcome(score: float, band: float) -> GameResult:
     """Returns who won a match with this score: above `band` the student, below -`band` the teacher, else a draw.
 
     Raises ValueError if the score is outside [-1, 1].

@@ -1,4 +1,4 @@
-"""The hall of fame: frozen copies of past champions of both roles.
+"""The hall of fame: frozen copies of past champions of both roles. What members and champions may be called.
 
 Rosin and Belew 1997, "New methods for competitive coevolution", section 4.
 
@@ -8,14 +8,37 @@ those between, the one leaves whose neighbours in time are closest together. A c
 entered with, which never moves, and it is never trained.
 """
 
+from __future__ import annotations
+
 import random
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from redqueen.method.matchmaking import Match, numbered
-from redqueen.method.names import MemberName
 from redqueen.method.rating import Rating
 from redqueen.records import Role
+
+# What members and champions may be called. Their names become those of folders, and words of command lines.
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,40}(@[0-9]{1,12})?")
+
+
+def check_name(name: str) -> str:
+    """Returns a name as a run writes it: `S3`, or `S3@40` of a champion. Raises ValueError if it is none."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"it names a member {name[:60]!r}: a name is a letter and up to 40 letters, digits, - and _, and of a "
+            "champion @ and its step"
+        )
+    return name
+
+
+MemberName = Annotated[str, AfterValidator(check_name)]
+"""A name that comes from a file: pydantic checks it where a state is read, `row_of` where a row is."""
 
 
 @dataclass(frozen=True, slots=True)

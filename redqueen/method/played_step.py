@@ -38,7 +38,7 @@ class ScoredProposal:
     """None if no attempt could be judged: the proposal is not a valid task, the machine failed, or the task was
     withdrawn because its program gave other results when it ran again."""
     novel: bool
-    """Whether it is a valid task with a new idea (`redqueen.method.novelty`)."""
+    """Whether it is a valid task with a new idea (`redqueen.method.seeds`)."""
     attempts: tuple[ScoredAttempt, ...]
 
 

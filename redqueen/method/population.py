@@ -8,9 +8,8 @@ from typing import Literal
 
 from redqueen.method import hall_of_fame
 from redqueen.method.games import SolveRates
-from redqueen.method.hall_of_fame import Champion
-from redqueen.method.names import MemberName
-from redqueen.method.rating import Outcome, Rating, TrueSkill
+from redqueen.method.hall_of_fame import Champion, MemberName
+from redqueen.method.rating import GameResult, Rating, TrueSkill
 from redqueen.records import Role
 
 AnyRole = Literal["teacher", "student", "both"]
@@ -132,7 +131,7 @@ class Population:
         solved = [match for match in matches if any(map(any, match.values()))]
         self.recent_matches = [*self.recent_matches, *solved][-max(window, len(solved)) :]
 
-    def rate_game(self, teacher: str, student: str, result: Outcome, trueskill: TrueSkill) -> None:
+    def rate_game(self, teacher: str, student: str, result: GameResult, trueskill: TrueSkill) -> None:
         """Rates one game. A champion's rating stays, and so does the rating of a member that played itself."""
         # A game against itself says nothing about a member's skill.
         if teacher == student:
@@ -176,7 +175,7 @@ def _latest(values: tuple[float, ...], value: float | None) -> tuple[float, ...]
     return values if value is None else (*values, value)[-RECENT:]
 
 
-def _counted(member: Member, result: Outcome, role: Role) -> Member:
+def _counted(member: Member, result: GameResult, role: Role) -> Member:
     if result == "draw":
         return replace(member, draws=member.draws + 1)
     if result == role:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import NormalDist, fmean
 from typing import Literal
 
-Outcome = Literal["student", "teacher", "draw"]
+GameResult = Literal["student", "teacher", "draw"]
 """Who won a match."""
 
 CHILD_SIGMA = 25.0 / 6.0
@@ -77,7 +77,7 @@ class TrueSkill:
         if not 0.0 <= self.draw_probability < 1.0:
             raise ValueError(f"draw_probability must be in [0, 1), not {self.draw_probability}")
 
-    def rate(self, teacher: Rating, student: Rating, score: Outcome) -> tuple[Rating, Rating]:
+    def rate(self, teacher: Rating, student: Rating, score: GameResult) -> tuple[Rating, Rating]:
         """Returns the ratings (teacher, student) after one game with the outcome `score`.
 
         Both are finite and have a positive sigma, however unlikely the outcome was. Raises ValueError if `score` is not

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from redqueen.method.matchmaking import Match
 from redqueen.method.population import Member
-from redqueen.method.rating import Outcome
+from redqueen.method.rating import GameResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class Game:
     match: Match
     score: float | None
     """The mean over the match's tasks of solve rate minus par, in [-1, 1]; None if no task has a solve rate."""
-    outcome: Outcome | None
+    outcome: GameResult | None
     """Who won; None if there was no game, and no rating moved: a fault of the machine left nothing to judge, or the
     single agent played itself."""
 

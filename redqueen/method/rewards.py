@@ -32,7 +32,7 @@ class PlayedTask:
     rho: float
     """The solve rate, in [0, 1]."""
     novel: bool
-    """Whether its idea is new to the seeds and to the run's task bank (`redqueen.method.novelty`)."""
+    """Whether its idea is new to the seeds and to the run's task bank (`redqueen.method.seeds`)."""
 
 
 TeacherReward = Callable[[PlayedTask, GameConfig], float]

@@ -1,15 +1,17 @@
-"""The programs that come with languages: a run's seeds, which may be the user's own, and reserved ones.
+"""The programs that come with languages: a run's seeds, which may be the user's own, reserved ones, and new ideas.
 
 No task bank holds a program that is similar to a reserved one, and no warm start learns from one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cache
 from itertools import chain
 
 from redqueen.config import GameConfig
-from redqueen.records import Draft, Task
-from redqueen.tasks.kinds import Half, Language, SeedError, find_or_plain, languages, names
+from redqueen.records import Draft, Kind, Task
+from redqueen.tasks.kinds import Half, Language, SeedError, TaskKind, find, find_or_plain, languages, names
 
 __all__ = ["AUTHOR", "OWN", "Half", "SeedError", "is_fixed", "is_reserved", "seeds_of"]
 
@@ -38,3 +40,32 @@ def is_reserved(program: str, kind: str | None = None) -> bool:
     """
     every: list[Language] = languages(names()) if kind is None else [find_or_plain(kind).language]
     return any(language.is_reserved(program) for language in every)
+
+
+# What makes a task new: an idea that was not there before, for each kind on its own.
+#
+# A task with another name or constant in a known program is worth playing, but it is no new idea. So novelty is
+# measured up to names and constants. What the idea of a task is, its kind says (`TaskKind.idea`).
+
+
+def idea(task: Task) -> str:
+    """Returns what the author of the task thought of, as a text to compare."""
+    return find(task.kind).idea(task.program, task.message)
+
+
+def seed_ideas(kind: Kind) -> frozenset[str]:
+    """Returns the ideas of all seed programs, whether a run plants them or not: the warm start has seen them all."""
+    return _seed_ideas(find(kind))
+
+
+@cache
+def _seed_ideas(kind: TaskKind) -> frozenset[str]:
+    return frozenset(kind.idea(draft.program, draft.message) for draft in kind.language.seeds())
+
+
+def seed_shapes(kinds: Iterable[Kind]) -> frozenset[str]:
+    """Returns the shapes of the shipped seed programs of these kinds' languages."""
+    shapes: set[str] = set()
+    for language in languages(kinds):
+        shapes.update(language.shape(draft.program) for draft in language.seeds())
+    return frozenset(shapes)

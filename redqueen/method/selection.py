@@ -21,9 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redqueen.config import EvolutionConfig
-from redqueen.method.fitness import Fitness, mean_reward
+from redqueen.method.fitness import Fitness, at_risk, draw_parents, mean_reward
 from redqueen.method.population import Member
-from redqueen.method.ranks import at_risk, draw_parents
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 from redqueen.base import streams
 from redqueen.base.futures import then
@@ -148,6 +149,16 @@ class SelfPlay:
         return self.prompts.attempt(task, drawn)
 
 
+class _Asked(NamedTuple):
+    """An attempt that was asked for."""
+
+    proposal: int
+    """The index of the proposal whose task it is; below 0 for a fixed task."""
+    task: Task
+    number: int
+    student: str
+
+
 class _Judging:
     """What became of a step's requests so far. The proposals are the first ones, and attempts are numbered on."""
 
@@ -166,11 +177,10 @@ class _Judging:
         self.progress = progress
         self.on_proposed = on_proposed
         self.proposals: dict[int, Future[tuple[Verdict, Task | None]]] = {}
-        # For each attempt in the order in which it was asked for: the place of its task, its task, its number and its
-        # student. Fixed tasks come before the first proposal.
-        self.places = [
-            (place - len(posed), one.task, number, one.student)
-            for place, one in enumerate(posed)
+        # Every attempt, in the order in which it was asked for. Fixed tasks come before the first proposal.
+        self.asked = [
+            _Asked(index - len(posed), one.task, number, one.student)
+            for index, one in enumerate(posed)
             for number in range(play.game.attempts)
         ]
         self.attempts: dict[int, Future[Verdict]] = {}
@@ -178,8 +188,8 @@ class _Judging:
     def submit(self, index: int, completion: Completion) -> FollowUp[list[Request]] | None:
         """Hands a completion to the verifier. Returns the attempts that a proposal leads to."""
         play = self.play
-        asked = len(self.assignments)
-        if index < asked:
+        proposals = len(self.assignments)
+        if index < proposals:
             assignment = self.assignments[index]
             judged = submit_proposal(
                 play.verifier,
@@ -192,15 +202,15 @@ class _Judging:
             )
             judged = then(judged, partial(_refuse_held_out, play.task_bank))
             self.proposals[index] = judged
-            self.progress(len(self.proposals), asked)
-            if len(self.proposals) == asked:
+            self.progress(len(self.proposals), proposals)
+            if len(self.proposals) == proposals:
                 self.on_proposed()
             return FollowUp(judged, partial(self._pose, index))
 
-        task = self.places[index - asked][1]
-        self.attempts[index - asked] = submit_attempt(play.verifier, play.prompts, task, completion)
-        if len(self.proposals) == asked:
-            self.progress(len(self.attempts), len(self.places))
+        task = self.asked[index - proposals].task
+        self.attempts[index - proposals] = submit_attempt(play.verifier, play.prompts, task, completion)
+        if len(self.proposals) == proposals:
+            self.progress(len(self.attempts), len(self.asked))
         return None
 
     def _pose(self, index: int, judged: tuple[Verdict, Task | None]) -> list[Request]:
@@ -210,7 +220,7 @@ class _Judging:
             return []
         student = self.assignments[index].match.student
         count = self.play.game.attempts
-        self.places += [(index, task, number, student) for number in range(count)]
+        self.asked += [_Asked(index, task, number, student) for number in range(count)]
         return self.play.attempt_requests(student, task, self.play.pose(task), count)
 
     def proposed(self, completions: Sequence[Completion]) -> list[Proposed]:
@@ -244,15 +254,15 @@ class _Judging:
     def attempted(self, completions: Sequence[Completion]) -> list[Attempted]:
         """Returns the judged attempts in the order of their proposals, whenever they were sampled."""
         attempted: list[Attempted] = []
-        for place in sorted(self.attempts, key=lambda place: (self.places[place][0], self.places[place][2])):
-            _, task, number, student = self.places[place]
-            completion = completions[len(self.assignments) + place]
+        for index in sorted(self.attempts, key=lambda index: (self.asked[index].proposal, self.asked[index].number)):
+            _, task, number, student = self.asked[index]
+            completion = completions[len(self.assignments) + index]
             attempted.append(
                 Attempted(
                     task=task,
                     number=number,
                     rollout=attempt_rollout(student, task, completion),
-                    verdict=self.attempts[place].result(),
+                    verdict=self.attempts[index].result(),
                     work=work_of(self.play.prompts, task.kind, completion.text),
                 )
             )

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from redqueen.base import streams
-from redqueen.config import Config, EvolutionSettings
+from redqueen.config import Config
 from redqueen.engine.policy import MemberPolicy
 from redqueen.method.advantages import advantages
 from redqueen.method.evolution import rate, replace_weakest, score_held_out, standings_of, update_hall_of_fame
@@ -141,7 +141,7 @@ def play_step(
     # Held-out scores must be there before the ranking, and champions are copied before the births, which may remove
     # the original.
     with phases.phase("evolve"):
-        settings = EvolutionSettings.of(config)
+        settings = config.evolution_settings
         held_out = score_held_out(population, state.held_out, step, settings)
         standings = standings_of(population, config.league)
         champions = update_hall_of_fame(population, state.policy, step, settings)

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from redqueen.config import ReferenceSource
-from redqueen.method.novelty import idea, seed_ideas
-from redqueen.method.seeds import is_fixed, is_reserved
+from redqueen.method.seeds import idea, is_fixed, is_reserved, seed_ideas
 from redqueen.records import Kind, Task
 from redqueen.tasks.kinds import find
 from redqueen.tasks.programs.normal_form import hashed
@@ -115,7 +114,7 @@ class TaskBank:
             del ideas[name]
 
     def is_novel(self, task: Task) -> bool:
-        """Returns whether the task's idea (`redqueen.method.novelty`) is neither a seed's nor one of the bank's kind.
+        """Returns whether the task's idea (`redqueen.method.seeds`) is neither a seed's nor one of the bank's kind.
 
         A program like a reserved one is never novel. The bank refuses it, so otherwise every repetition would count as
         new.

@@ -26,10 +26,9 @@ from redqueen.config import (
     GameConfig,
     LeagueConfig,
     ModelConfig,
-    PlaySettings,
     SamplingConfig,
 )
-from redqueen.engine.adapters.start import other_base
+from redqueen.engine.adapters import other_base
 from redqueen.engine.memory import fit as memory
 from redqueen.engine.memory.machine import check_engine, longest_text, this_machine
 from redqueen.engine.model.base import BaseFacts, facts_of, load
@@ -38,8 +37,8 @@ from redqueen.engine.model.dimensions import token_counter
 from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.source import cached, installed, read_config
 from redqueen.engine.policy import MemberPolicy, open_policy
-from redqueen.evals.benchmarks.registry import check_benchmarks
 from redqueen.evals.held_out import check_held_out
+from redqueen.evals.registry import check_benchmarks
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.method.reward_probe import check_advantage, check_rewards
 from redqueen.method.seeds import is_reserved, seeds_of
@@ -48,9 +47,8 @@ from redqueen.records import Verifier
 from redqueen.run.recording.environment import environment, session
 from redqueen.run.recording.measures import Spread
 from redqueen.run.recording.metrics import check_own
-from redqueen.run.recording.now import NowRecorder
-from redqueen.run.recording.recorder import Recorder, Session
-from redqueen.run.recording.tracker import check_trackers, open_recorders, open_trackers
+from redqueen.run.recording.phases import NowRecorder
+from redqueen.run.recording.recorder import Recorder, Session, check_trackers, open_recorders, open_trackers
 from redqueen.run.trainer import Trainer
 from redqueen.store import checkpoint
 from redqueen.store.archive.reader import damaged_archive, is_damage
@@ -86,7 +84,7 @@ def open_players(config: Config, own: Verifier | None, warn: Callable[[str], Non
         nullcontext(own) if own is not None else LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed)
     )
     with judge as verifier:
-        policy = open_policy(base, config.model, config.capacity, config.sampling, config.learning)
+        policy = open_policy(base, config.engine_settings, config.capacity)
         yield Players(policy=policy, base=facts_of(base), verifier=verifier)
 
 
@@ -228,7 +226,7 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     machine = this_machine(config.model)
     shell = read_config(config.model.name)
     check_quantized(config.model, shell.to_dict())
-    lengths = prompt_lengths(PlaySettings.of(config), token_counter(config.model))
+    lengths = prompt_lengths(config.play_settings, token_counter(config.model))
     # Only our own forward pass has no masks of sliding windows.
     window = getattr(shell, "sliding_window", None) if shell.model_type in FAMILIES else None
     if line := _beyond_window(longest_text(config.sampling, lengths), window or 0):

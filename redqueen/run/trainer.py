@@ -14,15 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from redqueen.config import Config, PlaySettings, PopulationConfig
-from redqueen.engine.adapters.factors import generator, perturb
-from redqueen.engine.adapters.start import starting_adapter
+from redqueen.config import Config, PopulationConfig
+from redqueen.engine.adapters import generator, perturb, starting_adapter
 from redqueen.engine.model.base import BaseFacts
 from redqueen.engine.policy import MemberPolicy
-from redqueen.evals.answers import START, HeldOutAnswer
-from redqueen.evals.held_out import HeldOutEvaluation, run_evaluation
+from redqueen.evals.held_out import START, HeldOutAnswer, HeldOutEvaluation, run_evaluation
 from redqueen.evals.in_training import TrainingEvaluation
-from redqueen.method.behaviour import Behaviour, behaviours
+from redqueen.method.behaviour import Behaviour, behaviours, true_work
 from redqueen.method.evolution import standings_of
 from redqueen.method.planting import Planted, plant_seeds, plant_tasks
 from redqueen.method.played_step import PlayedStep
@@ -31,7 +29,6 @@ from redqueen.method.rating import TrueSkill
 from redqueen.method.self_play import SelfPlay
 from redqueen.method.step import Coevolution, SampledStep, play_step
 from redqueen.method.task_bank import likeness_of
-from redqueen.method.workings import true_work
 from redqueen.records import Attempted, Task, Verifier
 from redqueen.run.recording.files import ArchiveRecorder, MetricsRecorder, answer_of
 from redqueen.run.recording.measures import Measures, Spread
@@ -68,7 +65,7 @@ class Trainer:
         self.base = base
         self.directory = directory
         self.policy = policy
-        settings = PlaySettings.of(config)
+        settings = config.play_settings
         self.self_play = SelfPlay(settings, self.policy, verifier)
         self.state = Coevolution(
             config=config,

@@ -18,8 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from redqueen.base.plain_files import open_plain, parse_json, read_plain
-from redqueen.engine.adapters.factors import Factors
-from redqueen.engine.adapters.peft_files import load_adapter, save_adapter, write_tensors
+from redqueen.engine.adapters import Factors, load_adapter, save_adapter, write_tensors
 from redqueen.errors import UserError
 from redqueen.method.hall_of_fame import Champion
 from redqueen.method.population import Member, Population

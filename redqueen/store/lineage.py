@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from redqueen.store.archive import totals
+from redqueen.store.archive import queries
+from redqueen.store.archive.queries import UNRATED, Career
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import MemberRow, ReplacementRow
-from redqueen.store.archive.totals import UNRATED, Career
 from redqueen.store.directory import RunDirectory, RunError
 from redqueen.store.files import quoted
 
@@ -80,8 +80,8 @@ def lives_in(archive: ArchiveReader) -> list[Life]:
         )
     members = archive.members()
     births = {row.child: row for row in archive.replacements()}
-    careers = totals.careers(archive)
-    now = totals.last_standing(archive)
+    careers = queries.careers(archive)
+    now = queries.last_standing(archive)
     # A name is never used twice, so every birth has one victim and every member dies at most once.
     deaths = {row.victim: row.step for row in births.values()}
     return [

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from redqueen.analysis.replay import Replay
-from redqueen.config import PlaySettings
 from redqueen.engine.model.base import load
 from redqueen.engine.policy import open_policy
 from redqueen.method.self_play import SelfPlay
@@ -43,8 +42,8 @@ def toy_replay(played: Path, verifier: LocalVerifier) -> Iterator[Callable[..., 
 
     def make(slots: int, **changes: object) -> Replay:
         config = RunDirectory(played).config().override([f"{key}={value}" for key, value in changes.items()])
-        policy = open_policy(load(config.model), config.model, slots, config.sampling, config.learning)
-        made = Replay(config, policy, SelfPlay(PlaySettings.of(config), policy, verifier))
+        policy = open_policy(load(config.model), config.engine_settings, slots)
+        made = Replay(config, policy, SelfPlay(config.play_settings, policy, verifier))
         toy.install(made.self_play)
         made.self_play.task_bank.restore(
             [

@@ -9,7 +9,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from redqueen.analysis.compare.breadth import levels, rarefaction, rarefied_vendi_score, vendi_score
+from redqueen.analysis.compare import levels, rarefaction, rarefied_vendi_score, vendi_score
 from redqueen.store.archive.rows import MeasureRow
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from redqueen.analysis.trends import LEAST_STEPS, oscillation, trend
-from redqueen.analysis.verdict import verdict
+from redqueen.analysis.verdict import LEAST_STEPS, oscillation, trend, verdict
 from redqueen.store.metrics import StepMetrics
 
 STEPS = 60

@@ -18,7 +18,7 @@ from benchmarks.timing import BenchmarkError
 from redqueen.engine.model.base import Base
 from redqueen.engine.policy import Policy
 from redqueen.records import Sample
-from redqueen.tasks.python.seeds import seeds
+from redqueen.tasks.python import seeds
 
 pytestmark = pytest.mark.integration
 

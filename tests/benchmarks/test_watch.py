@@ -10,9 +10,8 @@ import pytest
 
 from benchmarks.synthetic_run import Size, SyntheticRun
 from benchmarks.watch import run_bench_watch, views
-from redqueen.store.archive.queries import Sort, TaskQuery, count, find
+from redqueen.store.archive.queries import Sort, TaskQuery, cells, count, find
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.archive.totals import cells
 from redqueen.store.directory import RunDirectory
 from redqueen.store.lineage import lives
 

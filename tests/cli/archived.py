@@ -12,7 +12,7 @@ from redqueen.records import Kind, Status
 from redqueen.store.archive.rows import BANK, AttemptRow, MatchRow, ProposalRow, Row, TaskRow
 from redqueen.store.archive.writer import Archive
 from redqueen.store.directory import RunDirectory
-from redqueen.tasks.python.seeds import reserved
+from redqueen.tasks.python import reserved
 
 ADD = "def f(x):\n    return x + 3"
 # Alike up to names and constants, and with an output that HTML and shells would take for something else.

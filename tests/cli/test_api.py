@@ -19,7 +19,7 @@ from peft import PeftConfig
 
 import redqueen
 from redqueen.base import optional
-from redqueen.engine.adapters.peft_files import load_adapter
+from redqueen.engine.adapters import load_adapter
 from redqueen.errors import UserError
 from redqueen.run.recording.recorder import Recorder
 from redqueen.store.dataset.files import columns

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from redqueen.members.asking import posed
-from redqueen.members.question import asked_lines
-from redqueen.method.questions import QuestionError, read_question
+from redqueen.members.question import QuestionError, asked_lines, read_question
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Pair
 from redqueen.store.directory import RunDirectory

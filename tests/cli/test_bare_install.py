@@ -36,7 +36,7 @@ def test_the_extra_brings_what_the_message_names_it_for() -> None:
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    "module", ["redqueen.jail.service.app", "redqueen.extras.rewards.trl", "redqueen.extras.rewards.verl"]
+    "module", ["redqueen.jail.service", "redqueen.extras.rewards.trl", "redqueen.extras.rewards.verl"]
 )
 def test_judges_need_no_torch(module: str) -> None:
     done = bare(f"import {module}")

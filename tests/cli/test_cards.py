@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redqueen.cli.cards import RECIPES
+from redqueen.cli.dry_run import RECIPES
 from redqueen.engine.kernels.flash import flash_takes_pages
 from tests.cli.running import redqueen
 from tools import write_cards

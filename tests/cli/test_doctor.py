@@ -18,7 +18,7 @@ from redqueen import __version__
 from redqueen.cli import doctor
 from redqueen.engine.model.source import CONVERSION, GGUF, MANIFEST, PACKAGE, REQUIREMENT
 from redqueen.jail import Probe, probe
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 from redqueen.run.recording.environment import LIBRARIES, versions
 from tests.cli.running import redqueen
 

@@ -15,7 +15,7 @@ from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.directory import RunDirectory
 from tests.cli.conftest import SMALL
 from tests.cli.running import redqueen
-from tests.evals.benchmarks import rows
+from tests.evals import rows
 from tests.test_own_tasks import seed_file
 
 pytestmark = pytest.mark.integration

@@ -11,7 +11,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 from redqueen.config import AUTO_TARGETS, ModelConfig
-from redqueen.engine.adapters.peft_files import load_adapter
+from redqueen.engine.adapters import load_adapter
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.attention import SharedPrefix
 from redqueen.engine.model.base import load

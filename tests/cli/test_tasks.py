@@ -24,9 +24,8 @@ from redqueen.method.planting import verified_seeds
 from redqueen.method.verifier import LocalVerifier, answer_to
 from redqueen.records import Draft
 from redqueen.store.dataset.files import column_table, columns, fixed_tasks, read_rows, rows_at_once
-from redqueen.tasks.kinds.seed_files import read_own
-from redqueen.tasks.python import PYTHON
-from redqueen.tasks.python.seeds import reserved, write_block
+from redqueen.tasks.kinds.language import read_own
+from redqueen.tasks.python import PYTHON, reserved, write_block
 from tests.cli.archived import ADD, ADD_TOO, ADDS, JOIN, archived, archived_tests
 from tests.cli.running import Done, redqueen
 

@@ -16,7 +16,7 @@ from redqueen.config import Config, ConfigError
 from redqueen.config.recipes import configure, recipe_for
 from redqueen.run.session import warnings_about
 from redqueen.store.directory import RunDirectory
-from redqueen.tasks.python.seeds import reserved, seeds
+from redqueen.tasks.python import reserved, seeds
 from tests import tiny
 from tests.cli.conftest import SMALL
 from tests.cli.running import redqueen, started

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from redqueen.cli.warm_start import RECORD
-from redqueen.engine.adapters.peft_files import WEIGHTS
+from redqueen.engine.adapters import WEIGHTS
 from tests.cli.conftest import SMALL
 from tests.cli.running import redqueen
 

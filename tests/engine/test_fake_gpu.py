@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from benchmarks.gpu.shapes import SEVEN_B, random_decoder, random_members
 from benchmarks.gpu.workload import Draw, student_batch
-from redqueen.engine.kernels import dispatch, torch_kernels
+from redqueen.engine.kernels import dispatch
 from redqueen.engine.learning.packing import build_micro_batch
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.attention import SharedPrefixAttention
@@ -95,8 +95,8 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
     if not CUDA_BUILD:
         register()
     monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
-    monkeypatch.setattr(torch_kernels, "can_compile", lambda: False)
-    monkeypatch.setattr(dispatch, "_GPU", torch_kernels.GpuKernels())
+    monkeypatch.setattr(dispatch, "can_compile", lambda: False)
+    monkeypatch.setattr(dispatch, "_GPU", dispatch.GpuKernels())
     monkeypatch.setattr(recorded, "recorder_of", lambda _: None)
     monkeypatch.setattr(Tensor, "pin_memory", lambda self: self)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _=None: (9, 0))

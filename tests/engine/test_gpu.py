@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.gpu.correctness import run_correct
 from benchmarks.gpu.shapes import BUNDLED
-from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
+from redqueen.config import EngineSettings, ModelConfig
 from redqueen.engine.model.base import load
 from redqueen.engine.policy import open_policy
 from redqueen.records import Prompt, Request, Sample, SamplingParams
@@ -27,7 +27,7 @@ def test_sampling_and_learning_on_a_gpu_agree_with_the_cpu(tmp_path: Path) -> No
     found = {}
     for device in ("cpu", "cuda"):
         model = ModelConfig(name=folder, dtype="float32", device=device, threads=1, workers=1, rank=4, alpha=8.0)
-        policy = open_policy(load(model), model, 2, SamplingConfig(), LearningConfig())
+        policy = open_policy(load(model), EngineSettings(model), 2)
         for i, name in enumerate("ab"):
             policy.join(name, noisy(policy.adapters, i))
         requests = [

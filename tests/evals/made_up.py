@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from redqueen.evals.benchmarks.benchmark import ProblemSet
-from redqueen.evals.benchmarks.registry import named
-from redqueen.evals.graders.grader import Problem
+from redqueen.evals.benchmark import ProblemSet
+from redqueen.evals.grader import Problem
+from redqueen.evals.registry import named
 from redqueen.evals.samples import SampleRow
 from redqueen.evals.scores import Results, ScoreEntry
 

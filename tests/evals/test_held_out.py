@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.config import Config, ConfigError, PlaySettings
+from redqueen.config import Config, ConfigError
 from redqueen.evals.held_out import HeldOutEvaluation, check_held_out, run_evaluation
 from redqueen.method.rewards import scores
 from redqueen.method.seeds import is_reserved
 from redqueen.method.self_play import SelfPlay
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request, Verdict
-from redqueen.tasks.python import NAMES
-from redqueen.tasks.python.seeds import reserved
+from redqueen.tasks.python import NAMES, reserved
 from tests import toy
 
 
@@ -49,7 +48,7 @@ class Book:
 
 def probe(book: Book, verifier: LocalVerifier, **changes: object) -> HeldOutEvaluation:
     config = Config().override([f"{k}={v}" for k, v in changes.items()])
-    play = SelfPlay(PlaySettings.of(config), book, verifier)
+    play = SelfPlay(config.play_settings, book, verifier)
     made = run_evaluation(play, "selection", config.game.kinds, 9)
     for task in made.tasks:
         book.answers[made.prompts.attempt(task, made.examples[task.kind]).text] = made.prompts.write_attempt(task)

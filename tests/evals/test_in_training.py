@@ -8,9 +8,9 @@ from statistics import fmean
 
 import pytest
 
-from redqueen.config import Config, PlaySettings
+from redqueen.config import Config
 from redqueen.errors import UserError
-from redqueen.evals.answers import START, HeldOutAnswer, differences, judged
+from redqueen.evals.held_out import START, HeldOutAnswer, differences, judged
 from redqueen.evals.in_training import TrainingEvaluation, checksum, load_held_out
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request
@@ -79,7 +79,7 @@ class Nobody:
 
 
 def opened(config: Config, verifier: LocalVerifier) -> TrainingEvaluation:
-    return TrainingEvaluation(config.evals, config.league, PlaySettings.of(config), Nobody(), verifier, "base")
+    return TrainingEvaluation(config.evals, config.league, config.play_settings, Nobody(), verifier, "base")
 
 
 @pytest.mark.parametrize(("fitness", "tasks"), [("lcb", 140), ("held_out", 70)])
@@ -96,7 +96,7 @@ def test_the_half_that_students_are_selected_by_is_not_held_out(
 def test_the_order_of_the_kinds_does_not_decide_what_is_asked(verifier: LocalVerifier) -> None:
     def asked(kinds: str, limit: int = 6) -> tuple[list[str], str]:
         config = Config().override([f"game.kinds={kinds}", f"evals.limit={limit}"])
-        loaded = load_held_out(config.evals, config.league, PlaySettings.of(config), verifier)
+        loaded = load_held_out(config.evals, config.league, config.play_settings, verifier)
         return [problem.id for problem in loaded[0].problems], checksum(loaded)
 
     assert asked("code_o,code_i") == asked("code_i,code_o")

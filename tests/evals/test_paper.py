@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from redqueen.cli.eval_table import markdown_table, notes, paper_table, weakest_lines
 from redqueen.evals import paper
-from redqueen.evals.benchmarks.benchmark import Source
+from redqueen.evals.benchmark import Source
 from redqueen.evals.runner import Plan
 from redqueen.evals.scores import Results, ScoreEntry
 from tests.evals.made_up import loaded, results

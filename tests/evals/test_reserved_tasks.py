@@ -12,8 +12,7 @@ from redqueen.evals.held_out import most_tasks, reserved_tasks, worked_examples
 from redqueen.method.seeds import is_reserved
 from redqueen.method.verifier import LocalVerifier
 from redqueen.tasks.kinds import Half
-from redqueen.tasks.python import NAMES
-from redqueen.tasks.python.seeds import reserved
+from redqueen.tasks.python import NAMES, reserved
 
 
 def test_the_kinds_and_the_programs_take_turns(verifier: LocalVerifier) -> None:

@@ -8,25 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.config import Config, ModelConfig, PlaySettings
-from redqueen.engine.adapters.factors import fresh, generator, perturb
+from redqueen.config import Config, ModelConfig
+from redqueen.engine.adapters import fresh, generator, perturb
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.base import Base, load
 from redqueen.engine.policy import Policy, open_policy
 from redqueen.errors import AdapterError, UserError
-from redqueen.evals.benchmarks.benchmark import ProblemSet
-from redqueen.evals.benchmarks.registry import load_benchmarks
-from redqueen.evals.benchmarks.reserved import answer_tokens
-from redqueen.evals.graders.grader import OpenGraders
+from redqueen.evals.benchmark import ProblemSet, answer_tokens
+from redqueen.evals.grader import OpenGraders
 from redqueen.evals.held_out import most_tasks
+from redqueen.evals.registry import load_benchmarks
 from redqueen.evals.runner import Plan, Player, Runner, evaluate
 from redqueen.evals.samples import SampleRow, SampleStore
 from redqueen.evals.targets import Entrant
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request, Sampler
-from redqueen.tasks.python import NAMES
-from redqueen.tasks.python.seeds import reserved
-from tests.evals.benchmarks import rows
+from redqueen.tasks.python import NAMES, reserved
+from tests.evals import rows
 
 BARE = Entrant(target="base", member="", adapter=None, alpha=16.0, fingerprint=None)
 
@@ -63,7 +61,7 @@ def benchmarks(config: Config, verifier: LocalVerifier, tmp_path_factory: pytest
     """CRUXEval-O of three rows, which needs no process of its own, and six reserved tasks."""
     folder = tmp_path_factory.mktemp("data")
     rows.write(folder / "cruxeval.jsonl", rows.CRUXEVAL)
-    return load_benchmarks(("cruxeval-o", "reserved"), PlaySettings.of(config), verifier, folder, 6)
+    return load_benchmarks(("cruxeval-o", "reserved"), config.play_settings, verifier, folder, 6)
 
 
 def entrant(base: Base, config: Config, rank: int, alpha: float, seed: int = 0) -> Entrant:
@@ -74,7 +72,7 @@ def entrant(base: Base, config: Config, rank: int, alpha: float, seed: int = 0) 
 
 @pytest.fixture
 def policy(base: Base, config: Config) -> Iterator[Policy]:
-    with open_policy(base, config.model, 2, config.sampling, config.learning) as opened:
+    with open_policy(base, config.engine_settings, 2) as opened:
         for name, seed in (("0", 1), ("1", 2)):
             made = entrant(base, config, config.model.rank, config.model.alpha, seed).adapter
             assert made is not None
@@ -185,7 +183,14 @@ def test_adapters_of_different_ranks_and_the_bare_base_are_evaluated_together(
     done: list[tuple[str, int, int]] = []
     with SampleStore(None) as store:
         results = evaluate(
-            base, config, entrants, benchmarks, plan(), graders, store, lambda *report: done.append(report)
+            base,
+            config.engine_settings,
+            entrants,
+            benchmarks,
+            plan(),
+            graders,
+            store,
+            lambda *report: done.append(report),
         )
     assert [entry.target for entry in results.entries] == ["rank 2", "rank 4", "base"]
     assert all(cell.samples == 6 for cell in results.cells["reserved"])
@@ -198,7 +203,7 @@ def test_other_weights_and_other_adapters_are_refused(
 ) -> None:
     def refused(one: Entrant) -> None:
         with SampleStore(None) as store:
-            evaluate(base, config, [one], benchmarks, plan(), graders, store, lambda *_: None)
+            evaluate(base, config.engine_settings, [one], benchmarks, plan(), graders, store, lambda *_: None)
 
     with pytest.raises(UserError, match="runs/x was made on other weights than"):
         refused(Entrant(target="runs/x", member="S0", adapter=None, alpha=16.0, fingerprint="0" * 64))

@@ -17,7 +17,7 @@ from redqueen.jail import (
     parse_arguments,
     parse_literal,
 )
-from redqueen.tasks.python.seeds import seeds
+from redqueen.tasks.python import seeds
 from tests.jail.processes import kill_zygotes
 from tests.jail.reach import reach
 

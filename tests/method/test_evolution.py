@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from redqueen.config import Config, EvolutionSettings, LeagueConfig, SandboxConfig
-from redqueen.engine.adapters.factors import generator
+from redqueen.config import Config, LeagueConfig, SandboxConfig
+from redqueen.engine.adapters import generator
 from redqueen.method.evolution import (
     OPERATORS,
     TRIES,
@@ -237,7 +237,7 @@ def test_students_alone_end_their_burn_in_by_practice() -> None:
     for step in (1, 2):
         for student in ("S0", "S1"):
             rate(league, practised(student, 0.5 if student == "S0" else 1.0), TrueSkill(), config.league)
-        births.append(len(plan(league, "student", step, EvolutionSettings.of(config))))
+        births.append(len(plan(league, "student", step, config.evolution_settings)))
     assert births == [0, 1]
     assert league.members["S0"].games == 0
 
@@ -287,7 +287,7 @@ def names(champions: Sequence[Champion]) -> list[str]:
 def test_the_fittest_of_each_role_enter_the_hall_and_the_oldest_between_leave() -> None:
     config = configured("evolution.every=2", "league.hall_of_fame=2")
     league = settled(config)
-    seen = [add_champions(league, step, EvolutionSettings.of(config)) for step in range(1, 9)]
+    seen = [add_champions(league, step, config.evolution_settings) for step in range(1, 9)]
     assert [names(entered) for entered, _ in seen] == [
         [], ["T0@2", "S0@2"], [], ["T0@4", "S0@4"], [], ["T0@6", "S0@6"], [], ["T0@8", "S0@8"],
     ]  # fmt: skip
@@ -300,12 +300,12 @@ def test_the_fittest_of_each_role_enter_the_hall_and_the_oldest_between_leave() 
 def test_only_a_proven_member_becomes_a_champion() -> None:
     config = configured("evolution.every=1", "league.hall_of_fame=2", "evolution.burn_in=5")
     league = settled(config, games=4)
-    assert add_champions(league, 0, EvolutionSettings.of(config)) == ([], [])
+    assert add_champions(league, 0, config.evolution_settings) == ([], [])
     league.members["T3"] = replace(league.members["T3"], wins=5)
-    assert [c.name for c in add_champions(league, 0, EvolutionSettings.of(config))[0]] == ["T3@0"]
+    assert [c.name for c in add_champions(league, 0, config.evolution_settings)[0]] == ["T3@0"]
     newborn = configured("evolution.every=1", "league.hall_of_fame=2", "evolution.burn_in=0")
     # A member without a game is no champion.
-    assert add_champions(table(2, 2), 0, EvolutionSettings.of(newborn)) == ([], [])
+    assert add_champions(table(2, 2), 0, newborn.evolution_settings) == ([], [])
 
 
 def held_out_attempt(member: str, correct: bool) -> Attempted:
@@ -329,14 +329,14 @@ def test_the_probe_is_asked_about_the_students_when_a_ranking_by_it_is_due() -> 
     held_out = configured("evolution.every=2", "league.student_fitness=held_out")
     league = settled(held_out)
     for step in range(1, 5):
-        assert score_held_out(league, attempt, step, EvolutionSettings.of(by_rating)) == []
-        attempted = score_held_out(league, attempt, step, EvolutionSettings.of(held_out))
+        assert score_held_out(league, attempt, step, by_rating.evolution_settings) == []
+        attempted = score_held_out(league, attempt, step, held_out.evolution_settings)
         assert len(attempted) == (0 if step % 2 else 40)
     assert asked == [["S0", "S1", "S2", "S3"]] * 2
     assert fitness_of(league.members["S3"], held_out.league) == 0.3
     # S0 is rated best.
-    assert [b.victim for b in plan(league, "student", 2, EvolutionSettings.of(held_out))] == ["S0"]
-    assert [b.victim for b in plan(league, "teacher", 2, EvolutionSettings.of(held_out))] == ["T3"]
+    assert [b.victim for b in plan(league, "student", 2, held_out.evolution_settings)] == ["S0"]
+    assert [b.victim for b in plan(league, "teacher", 2, held_out.evolution_settings)] == ["T3"]
 
 
 @pytest.fixture(scope="module")

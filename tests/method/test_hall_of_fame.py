@@ -1,5 +1,7 @@
 """The hall of fame: which champions enter and leave, and the matches against them."""
 
+from __future__ import annotations
+
 import random
 from collections import Counter
 from itertools import pairwise
@@ -7,11 +9,15 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
-from redqueen.method.hall_of_fame import Champion, add, add_champion_matches, champion_of
+from redqueen.evals.held_out import START
+from redqueen.method.hall_of_fame import Champion, add, add_champion_matches, champion_of, check_name
 from redqueen.method.matchmaking import Match
-from redqueen.method.population import Population
+from redqueen.method.population import Member, Population
 from redqueen.method.rating import Rating, TrueSkill
+from redqueen.method.seeds import AUTHOR, OWN
+from redqueen.store.archive.rows import BANK
 
 
 def after(step: int, role="student", member="S0") -> Champion:
@@ -135,3 +141,25 @@ def test_a_champions_rating_is_frozen_and_the_livings_moves():
     assert population.ratings() == {"T0": expected, "S0": Rating(), "S0@3": Rating(30, 2)}
     population.record_game("S0@3", 1.0, 1.0)
     assert population.hall_of_fame["S0@3"] == after(3)
+
+
+# Names of members become folders and words of command lines, so only those that a run gives are read from files.
+
+
+def test_every_name_that_a_run_gives_is_one() -> None:
+    table = Population(born={"teacher": 10**9})
+    names = [table.add_member(role, 0).name for role in ("teacher", "student", "both")]
+    names += [champion_of(names[0], "teacher", 10**6, Rating(), None).name, START, BANK, AUTHOR, OWN]
+    assert [check_name(name) for name in names] == names
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "../S0", "/S0", "S0/..", "S0\n", "S 0", "0S", "-S0", "S0;rm", "S0`", "S0@", "S0@x", "S0@4@5", "S" * 42, "Sé"],
+)
+def test_any_other_is_refused_in_one_line(name: str) -> None:
+    with pytest.raises(ValueError, match="it names a member") as caught:
+        check_name(name)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="it names a member"):
+        TypeAdapter(Member).validate_python({"name": name, "role": "student", "born": 0})

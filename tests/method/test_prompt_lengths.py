@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from redqueen.config import Config, GameConfig, PlaySettings, SamplingConfig
+from redqueen.config import Config, GameConfig, SamplingConfig
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.records import Prompt, PromptLengths
 
@@ -13,7 +13,7 @@ def words(prompt: Prompt) -> int:
 
 def lengths_of(**game: object) -> PromptLengths:
     config = Config(game=GameConfig(**game), sampling=SamplingConfig(proposal_tokens=1))  # type: ignore[arg-type]
-    return prompt_lengths(PlaySettings.of(config), words)
+    return prompt_lengths(config.play_settings, words)
 
 
 def test_a_teachers_prompt_is_longer_with_more_references() -> None:
@@ -38,4 +38,4 @@ def test_the_longest_kind_counts() -> None:
 @pytest.mark.parametrize("limit", [1, 5000])
 def test_a_task_may_be_as_long_as_what_a_teacher_may_write(limit: int) -> None:
     config = Config(sampling=SamplingConfig(proposal_tokens=limit))
-    assert prompt_lengths(PlaySettings.of(config), words).attempt >= limit
+    assert prompt_lengths(config.play_settings, words).attempt >= limit

@@ -11,9 +11,9 @@ import trueskill
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.method.rating import CHILD_SIGMA, Outcome, Rating, TrueSkill, inherited
+from redqueen.method.rating import CHILD_SIGMA, GameResult, Rating, TrueSkill, inherited
 
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+OUTCOMES: tuple[GameResult, ...] = get_args(GameResult)
 
 
 # The package's own normal distribution is an approximation good to 1e-7 only, so it is given an exact one.
@@ -24,7 +24,7 @@ EXACT = (
 )
 
 
-def by_oracle(params: TrueSkill, teacher: Rating, student: Rating, result: Outcome) -> tuple[Any, Any]:
+def by_oracle(params: TrueSkill, teacher: Rating, student: Rating, result: GameResult) -> tuple[Any, Any]:
     env = trueskill.TrueSkill(beta=params.beta, tau=params.tau, draw_probability=params.draw_probability, backend=EXACT)
     t, s = env.create_rating(teacher.mu, teacher.sigma), env.create_rating(student.mu, student.sigma)
     if result == "student":

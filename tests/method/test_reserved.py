@@ -15,7 +15,7 @@ from redqueen.method.seeds import is_reserved
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Draft, Proposal, Task, Verdict
 from redqueen.tasks.programs.normal_form import shape
-from redqueen.tasks.python.seeds import reserved, seeds
+from redqueen.tasks.python import reserved, seeds
 
 
 def shapes(drafts: tuple[Draft, ...]) -> set[str]:

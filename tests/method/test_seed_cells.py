@@ -12,8 +12,7 @@ from redqueen.run.recording.measures import signature_of
 from redqueen.tasks.programs.coverage import functions_of, paths_of
 from redqueen.tasks.programs.reached import reached_tree
 from redqueen.tasks.programs.trees import parse
-from redqueen.tasks.python import PYTHON
-from redqueen.tasks.python.seeds import seed_cells
+from redqueen.tasks.python import PYTHON, seed_cells
 from tools.write_seed_cells import cells
 
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from redqueen import plugins
 from redqueen.config import Config, ConfigError, EvolutionConfig
 from redqueen.config.game import ParentSelection, SurvivorSelection
-from redqueen.method.fitness import Fitness, lcb, named_fitness
+from redqueen.method.fitness import PARENTS, SURVIVORS, Fitness, lcb, named_fitness
 from redqueen.method.population import Member
-from redqueen.method.ranks import PARENTS, SURVIVORS
 from redqueen.method.rating import Rating
 from redqueen.method.selection import Birth, plan_births, ranking
 

@@ -12,7 +12,7 @@ import pytest
 
 from redqueen.base.futures import finished
 from redqueen.base.request_stream import Follow
-from redqueen.config import Config, GameConfig, PlaySettings, SandboxConfig
+from redqueen.config import Config, GameConfig, SandboxConfig
 from redqueen.errors import UserError
 from redqueen.method.judging import ask
 from redqueen.method.matchmaking import Match
@@ -35,8 +35,7 @@ from redqueen.records import (
     Verdict,
 )
 from redqueen.tasks.kinds import task_on
-from redqueen.tasks.python import NAMES, PYTHON
-from redqueen.tasks.python.seeds import IDENTITY, reserved
+from redqueen.tasks.python import IDENTITY, NAMES, PYTHON, reserved
 from tests import toy
 
 MATCHES = [Match(id="3.0", teacher="T0", student="S1"), Match(id="3.1", teacher="T1", student="S0")]
@@ -81,7 +80,7 @@ class CountingPrompts(toy.ToyPrompts):
 
 def self_play(texts: str, verifier: LocalVerifier, **game: object) -> SelfPlay:
     config = Config(game=GameConfig(kinds=("code_o",), proposals=2, attempts=3, references=0).model_copy(update=game))
-    made = SelfPlay(PlaySettings.of(config), Writer(texts), verifier)
+    made = SelfPlay(config.play_settings, Writer(texts), verifier)
     made.prompts = CountingPrompts()
     return made
 

@@ -14,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.engine.adapters.factors import Factors
+from redqueen.engine.adapters import Factors
 from redqueen.errors import UserError
 from redqueen.method.hall_of_fame import champion_of
 from redqueen.method.population import Member, Population

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -42,3 +43,10 @@ def test_it_runs_as_an_ordinary_user() -> None:
     # By number, so that an orchestrator sees that it is not root.
     assert any("useradd --create-home --uid 1000 redqueen" in rest for word, rest in STEPS if word == "RUN")
     assert STEPS.index(["USER", "1000"]) > max(i for i, (word, _) in enumerate(STEPS) if word == "RUN")
+
+
+def test_what_it_imports_of_the_package_is_there() -> None:
+    text = "\n".join(" ".join(step) for step in STEPS)
+    imports = re.findall(r"from (redqueen[.\w]*) import (\w+)", text)
+    assert imports
+    assert all(hasattr(importlib.import_module(module), name) for module, name in imports)

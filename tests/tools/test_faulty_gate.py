@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from redqueen import plugins
-from redqueen.config import Config, ConfigError, PlaySettings
+from redqueen.config import Config, ConfigError
 from redqueen.errors import UserError
-from redqueen.evals.benchmarks.benchmark import ProblemSet
+from redqueen.evals.benchmark import ProblemSet
 from redqueen.evals.held_out import check_held_out, most_tasks
 from redqueen.evals.in_training import load_held_out
 from redqueen.extras.expr.modes import EXPR
@@ -70,7 +70,7 @@ def test_seeds_and_held_out_tasks_stay_right(verifier: LocalVerifier) -> None:
 
 
 def asked(config: Config, verifier: LocalVerifier) -> ProblemSet:
-    return load_held_out(config.evals, config.league, PlaySettings.of(config), verifier)[0]
+    return load_held_out(config.evals, config.league, config.play_settings, verifier)[0]
 
 
 def test_students_are_tested_on_the_tasks_of_the_kinds_without_the_fault(verifier: LocalVerifier) -> None:

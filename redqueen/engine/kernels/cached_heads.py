@@ -1,6 +1,6 @@
 """What lies between a decode step's first product and its attention, as one operator: norms, rotation, the KV cache.
 
-On a GPU it is one Triton kernel (`redqueen.engine.kernels.triton_cached_heads`); elsewhere torch computes the same.
+On a GPU it is one Triton kernel (`redqueen.engine.kernels.triton_kernels`); elsewhere torch computes the same.
 
 Shape suffixes: R rows, H heads (those of q, then of k, then of v), D head size, K kv heads, B blocks of the
 cache, P places of a block.
@@ -48,19 +48,8 @@ def _queries(qkv_RHD: Tensor, keys: Tensor) -> Tensor:
 
 
 @cached_heads.register_fake
-def _shape(
-    qkv_RHD: Tensor,
-    cos_R1D: Tensor,
-    sin_R1D: Tensor,
-    norm_q: Tensor,
-    norm_k: Tensor,
-    eps: float,
-    block_R: Tensor,
-    at_R: Tensor,
-    keys: Tensor,
-    values: Tensor,
-) -> Tensor:
-    del cos_R1D, sin_R1D, norm_q, norm_k, eps, block_R, at_R, values
+def _shape(qkv_RHD: Tensor, *rest: Any) -> Tensor:
+    *_, keys, _ = rest
     return _queries(qkv_RHD, keys)
 
 
@@ -91,4 +80,4 @@ cached_heads.register_kernel("cpu")(_plain)
 @functools.cache
 def _triton() -> Any:
     """Returns the Triton kernel, which needs triton."""
-    return importlib.import_module("redqueen.engine.kernels.triton_cached_heads")
+    return importlib.import_module("redqueen.engine.kernels.triton_kernels")

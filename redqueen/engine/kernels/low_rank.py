@@ -2,7 +2,7 @@
 
 Rows are computed in tiles: up to 16 rows of one member, by their numbers. No row is copied to its place and none is
 padded, and how much is launched depends on the number of rows only. On a GPU both are Triton kernels
-(`redqueen.engine.kernels.triton_low_rank`), after Punica's SGMV (Chen et al. 2023); elsewhere torch computes the same.
+(`redqueen.engine.kernels.triton_kernels`), after Punica's SGMV (Chen et al. 2023); elsewhere torch computes the same.
 
 Shape suffixes: N rows, I inputs, O outputs, S slots, R rank, K = projections x rank, T tiles, M rows of a tile, P parts
 of a sum, C blocks of columns.
@@ -167,4 +167,4 @@ add.register_kernel("cpu")(_plain_add)
 @functools.cache
 def _triton() -> Any:
     """Returns the Triton kernels, which need triton."""
-    return importlib.import_module("redqueen.engine.kernels.triton_low_rank")
+    return importlib.import_module("redqueen.engine.kernels.triton_kernels")

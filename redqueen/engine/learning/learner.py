@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from redqueen.config import LearningConfig
-from redqueen.engine.adapters.factors import Factors
+from redqueen.engine.adapters import Factors
 from redqueen.engine.executor import Executor
 from redqueen.engine.learning.gradients import ForwardOptions, TokenStats, refuse_mismatch
 from redqueen.engine.learning.packing import PromptGroup, WeightedSample, group_by_prompt

@@ -1,6 +1,6 @@
 """The adapter bank: all members' factors as stacked tensors, the single source of truth for their weights.
 
-Shape suffixes: S slots, P one member's parameters.
+Shape suffixes: M members, P one member's parameters.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from redqueen.config import AUTO_TARGETS
-from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.engine.adapters import Adapter, Factors
 from redqueen.engine.kernels.transfer import to_device
 from redqueen.engine.lora.products import DecodingProducts, SlicedMatmul, contiguous_runs, decoding_products, group_rows
 from redqueen.engine.lora.sites import (
@@ -198,9 +198,9 @@ class AdapterBank:
         for member in members:
             self.writes[self.slots[member]] += 1
         for slots in contiguous_runs(self.slots[member] for member in members):
-            scale_S = to_device(torch.tensor(self.scales[slots], dtype=self.masters.dtype), self.masters.device)
+            scale_M = to_device(torch.tensor(self.scales[slots], dtype=self.masters.dtype), self.masters.device)
             for stacked in self.stacked.values():
-                stacked.refresh(slots, scale_S[:, None, None])
+                stacked.refresh(slots, scale_M[:, None, None])
 
     def gradients(self, allocate: Allocate | None = None) -> Gradients:
         """Returns zeros for all members, made by `allocate` (default: on the masters' device)."""

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from redqueen.engine.kernels import dispatch, low_rank
-from redqueen.engine.kernels.compiler import can_compile
-from redqueen.engine.kernels.dispatch import kernels_of
+from redqueen.engine.kernels.dispatch import can_compile, kernels_of
 from redqueen.engine.kernels.transfer import to_device
 from redqueen.engine.lora.sites import BackwardContext, LowRankProducts, StackedFactors
 

@@ -22,7 +22,7 @@ from redqueen.engine.kernels import onednn
 # Layers that read the same input (q, k and v; gate and up) are one site. Their A factors are stacked, so that the input
 # is read once.
 #
-# Shape suffixes: N rows, I inputs, O outputs, S slots, P one member's parameters, R rank, K = projections x rank.
+# Shape suffixes: N rows, I inputs, O outputs, M members, P one member's parameters, R rank, K = projections x rank.
 
 Allocate = Callable[[tuple[int, ...], torch.dtype], Tensor]
 """Makes a tensor of zeros of this shape and dtype, or returns one that other processes share."""
@@ -80,18 +80,18 @@ class StackedFactors:
         fan_in: int,
         dtype: torch.dtype,
         projections: Sequence[Projection],
-        masters_SP: Tensor,
+        masters_MP: Tensor,
         rank: int,
         start: int,
         allocate: Allocate,
     ) -> None:
-        """`fan_in` and `dtype` are the site's. Its factors begin at column `start` of `masters_SP`."""
-        slots = len(masters_SP)
+        """`fan_in` and `dtype` are the site's. Its factors begin at column `start` of `masters_MP`."""
+        slots = len(masters_MP)
         self.rank = rank
         self.start = start
         self.fan_in = fan_in
         self.widths = [projection.width for projection in projections]
-        self.a, b_masters = self.views(masters_SP)
+        self.a, b_masters = self.views(masters_MP)
         self.a_copy = allocate(tuple(self.a.shape), dtype)
         # Each layer's B factors are one contiguous block, because a batched product copies a slice of a larger tensor.
         self.b_copy = allocate((slots * rank * sum(self.widths),), dtype)
@@ -102,11 +102,11 @@ class StackedFactors:
             out = slice(projection.start, projection.end)
             self.projections.append(ProjectionFactors(inner, out, b, copy.view(b.shape)))
 
-    def views(self, flat_SP: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def views(self, flat_MP: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Returns this site's A [S, K, I] and each layer's B [S, R, o] as views of a tensor laid out as the masters."""
-        slots = len(flat_SP)
-        a = flat_SP[:, self.start : self.middle]
-        b = flat_SP[:, self.middle : self.end]
+        slots = len(flat_MP)
+        a = flat_MP[:, self.start : self.middle]
+        b = flat_MP[:, self.middle : self.end]
         return a.view(slots, -1, self.fan_in), b.view(slots, self.rank, -1).split(self.widths, dim=2)
 
     @property
@@ -124,12 +124,12 @@ class StackedFactors:
         """K, the columns of x A."""
         return self.a_copy.shape[1]
 
-    def refresh(self, slots: slice, scale_S11: Tensor) -> None:
+    def refresh(self, slots: slice, scale_M11: Tensor) -> None:
         """Copies some members' masters to the tensors that products read."""
         # The scale is folded into the copy of B, once per update. Otherwise every product would multiply its rows by s.
         self.a_copy[slots].copy_(self.a[slots])
         for projection in self.projections:
-            projection.copy[slots].copy_(projection.b[slots] * scale_S11)
+            projection.copy[slots].copy_(projection.b[slots] * scale_M11)
 
 
 class BackwardContext(NamedTuple):

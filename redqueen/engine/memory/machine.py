@@ -26,7 +26,7 @@ from redqueen.engine.model.base import can_share, device_of, dtype_of, workers_o
 from redqueen.engine.model.dimensions import Shape, shape_of
 from redqueen.engine.sampling.kv_cache import pages_suit
 from redqueen.errors import AdapterError
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 from redqueen.records import PromptLengths
 
 # What a run may ask of vLLM: known before it is imported.

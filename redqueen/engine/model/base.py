@@ -26,11 +26,10 @@ from redqueen.engine.model.decoder import decoder_of, unsuited
 from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.forward import Forward
 from redqueen.engine.model.hosted import HostedDecoder
-from redqueen.engine.model.source import cannot_load, obtain, read_config, read_tokenizer, source
-from redqueen.engine.model.tokens import end_of_turn
+from redqueen.engine.model.source import cannot_load, end_of_turn, obtain, read_config, read_tokenizer, source
 from redqueen.engine.shared_memory import SharedBlock, padded
 from redqueen.errors import ModelError, UserError
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 
 # Finds scripts that start a run when they are imported.
 #

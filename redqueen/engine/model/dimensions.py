@@ -17,8 +17,7 @@ from redqueen.engine.model.decoder import unsuited
 from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.hosted import adaptable
 from redqueen.engine.model.quantized import BITS, kind_of
-from redqueen.engine.model.source import cannot_load, read_config, read_tokenizer
-from redqueen.engine.model.tokens import encode
+from redqueen.engine.model.source import cannot_load, encode, read_config, read_tokenizer
 from redqueen.records import Prompt
 
 # Sizes of the recipes' bases, so that a run on them can be planned where neither the base nor a network is.
@@ -41,7 +40,7 @@ class KnownBase:
     """Whether the output matrix is the embedding."""
 
 
-_SIZES = {
+SIZES = {
     "0.5B": KnownBase(896, 4864, 24, 14, 2, 151936, tied=True),
     "1.5B": KnownBase(1536, 8960, 28, 12, 2, 151936, tied=True),
     "3B": KnownBase(2048, 11008, 36, 16, 2, 151936, tied=True),
@@ -49,7 +48,8 @@ _SIZES = {
     "14B": KnownBase(5120, 13824, 48, 40, 8, 152064, tied=False),
     "32B": KnownBase(5120, 27648, 64, 40, 8, 152064, tied=False),
 }
-KNOWN = {f"Qwen/Qwen2.5-Coder-{size}{tuning}": base for size, base in _SIZES.items() for tuning in ("", "-Instruct")}
+"""Bases of Qwen2.5 by their size."""
+KNOWN = {f"Qwen/Qwen2.5-Coder-{size}{tuning}": base for size, base in SIZES.items() for tuning in ("", "-Instruct")}
 """Bases by their id on the Hub."""
 
 # A lower bound for tokenizers of 150,000 tokens: the shipped one of 49,152 makes of the recipes' prompts a token of 2.3

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from redqueen.engine.kernels import dispatch
 from redqueen.engine.kernels.cached_heads import cached_heads
-from redqueen.engine.kernels.compiler import can_compile
-from redqueen.engine.kernels.dispatch import kernels_of
+from redqueen.engine.kernels.dispatch import can_compile, kernels_of
 from redqueen.engine.kernels.flash import flash_takes_pages
 from redqueen.engine.kernels.interface import Rotation
 from redqueen.engine.lora.adapter_bank import AdapterBank

@@ -9,7 +9,7 @@ from redqueen.engine.executor import Executor
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.meter import Meter
 from redqueen.engine.model.base import Base
-from redqueen.engine.model.tokens import encode
+from redqueen.engine.model.source import encode
 from redqueen.engine.sampling.completion import Row
 from redqueen.engine.sampling.continuous_batch import BatchLimits, RowGroup
 from redqueen.records import Completion, OnCompletion, Prompt, Request

@@ -10,9 +10,8 @@ import ast
 from typing import Literal
 
 from redqueen.config import GameConfig
-from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
-from redqueen.evals.graders.grader import Grader, OpenGraders, Problem
-from redqueen.evals.graders.jail import JailedGrader, failed, function_job
+from redqueen.evals.benchmark import Benchmark, Form, Row, Source
+from redqueen.evals.grader import Grader, JailedGrader, OpenGraders, Problem, failed, function_job
 from redqueen.jail import CodecError, Limits, encode_arguments, parse_literal
 from redqueen.method.prompts import prompts
 from redqueen.records import Kind, Pair, Prompt, Task, Verdict

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
-from redqueen.evals.graders import jailed
-from redqueen.evals.graders.extraction import code_answer
-from redqueen.evals.graders.grader import Grader, OpenGraders, Problem
-from redqueen.evals.graders.jail import JailedGrader, failed, function_job
+from redqueen.evals import jailed
+from redqueen.evals.benchmark import Benchmark, Form, Row, Source
+from redqueen.evals.grader import Grader, JailedGrader, OpenGraders, Problem, code_answer, failed, function_job
 from redqueen.extras.benchmarks.evalplus_rules import Comparison, asked, mbpp_arguments
 from redqueen.jail import BENCHMARKS, Limits, Sandbox, encode_arguments, parse_literal
 from redqueen.jail.child.values import CodecError, decode

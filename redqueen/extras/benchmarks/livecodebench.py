@@ -19,11 +19,18 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, cast
 
 from redqueen.errors import UserError
-from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
-from redqueen.evals.graders.extraction import code_answer
-from redqueen.evals.graders.grader import Grader, OpenGraders, Problem
-from redqueen.evals.graders.jail import JailedGrader, failed, function_job, script_job
-from redqueen.evals.graders.jailed import carried
+from redqueen.evals.benchmark import Benchmark, Form, Row, Source
+from redqueen.evals.grader import (
+    Grader,
+    JailedGrader,
+    OpenGraders,
+    Problem,
+    code_answer,
+    failed,
+    function_job,
+    script_job,
+)
+from redqueen.evals.jailed import carried
 from redqueen.jail import BENCHMARKS, Limits, encode_arguments, parse_literal
 from redqueen.jail.tokens import decimal
 from redqueen.records import Prompt, Verdict

@@ -17,12 +17,10 @@ from typing import cast
 
 from redqueen.base.optional import is_installed, missing
 from redqueen.errors import UserError
-from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
-from redqueen.evals.graders.extraction import boxed_together, last_boxed
-from redqueen.evals.graders.grader import Grader, OpenGraders, Problem, ThreadedGrader
-from redqueen.extras.benchmarks.latex import given_answers, split_answers
-from redqueen.extras.benchmarks.structure import depth_of
-from redqueen.jail.host import cores
+from redqueen.evals.benchmark import Benchmark, Form, Row, Source
+from redqueen.evals.grader import Grader, OpenGraders, Problem, ThreadedGrader, boxed_together, last_boxed
+from redqueen.extras.benchmarks.latex import depth_of, given_answers, split_answers
+from redqueen.jail.probes import cores
 from redqueen.records import Prompt, Status, Verdict
 
 # Judges mathematical answers by math-verify, in processes that can be killed.

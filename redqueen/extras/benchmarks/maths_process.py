@@ -20,16 +20,18 @@ from typing import Any
 import sympy
 from math_verify import verify
 
-from redqueen.extras.benchmarks.latex import given_answers, key, normal
-from redqueen.extras.benchmarks.structure import (
+from redqueen.extras.benchmarks.latex import (
     AND,
     OR,
     Group,
     enclosed,
+    given_answers,
     group,
     is_name,
     is_set,
     items_of,
+    key,
+    normal,
     relation,
     split,
     such_that,

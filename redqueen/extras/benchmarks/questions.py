@@ -13,16 +13,14 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from redqueen.evals.graders.extraction import boxed_together, last_boxed
-from redqueen.evals.graders.grader import Problem
+from redqueen.evals.grader import Problem, boxed_together, last_boxed
 from redqueen.extras.benchmarks.latex import given_answers, split_answers
 from redqueen.extras.benchmarks.maths import MathsGrader, plain
 from redqueen.jail import Job, Outcome, parse_literal
 from redqueen.records import Answer, Draft, Pair, Prompt, Task, Verdict
 from redqueen.tasks.kinds.calls import Calls
-from redqueen.tasks.kinds.kind import LINE, Trial
+from redqueen.tasks.kinds.kind import LINE, QuestionKind, Trial
 from redqueen.tasks.kinds.language import SeedError, Words
-from redqueen.tasks.kinds.question import QuestionKind
 from redqueen.tasks.kinds.work import WorkedText
 
 NAME = "maths"

@@ -25,7 +25,7 @@ from redqueen.extras.page.overview import overview
 from redqueen.extras.page.state import settings, stamp_of, state
 from redqueen.extras.page.tasks import browse, task_with_way
 from redqueen.extras.page.views import evaluation, machine, matrix, operators
-from redqueen.jail.service.app import is_local
+from redqueen.jail.service import is_local
 from redqueen.store.files import damage_of, to_json
 
 # Who may ask the page, and what a browser may do with it.

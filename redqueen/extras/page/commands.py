@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from redqueen.cli.command import command
-from redqueen.cli.options import AsJson, Run
+from redqueen.cli.options import AsJson, Run, command
 
 
 @command("redqueen report runs/quickstart", "redqueen report runs/quickstart --markdown")

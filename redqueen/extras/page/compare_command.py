@@ -2,21 +2,176 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from redqueen.analysis.compare import compare
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from redqueen.analysis.compare import compare, rarefaction_charts
 from redqueen.analysis.compare.arms import Arm, runs_of
-from redqueen.analysis.compare.breadth import rarefaction_charts
-from redqueen.analysis.compare.charts import QUESTIONS, Chart, charts, gain_charts
-from redqueen.analysis.compare.files import write_files
-from redqueen.analysis.compare.summary import BUDGET_HEAD, Budget, Quantity, budget_rows, quantity_rows
+from redqueen.analysis.compare.charts import GAIN, QUESTIONS, ArmCurve, Chart, answering, charts, gain_charts
+from redqueen.analysis.compare.summary import BUDGET_HEAD, Budget, Quantity, budget_rows, quantity_rows, run_row
+from redqueen.analysis.drawing import HUES, write
 from redqueen.cli.tables import plain_table, progress_console, table_console
 from redqueen.errors import UserError
 from redqueen.extras.page.comparison import comparison_page
 from redqueen.extras.page.headline import better, health
 from redqueen.store.directory import write_text
 from redqueen.store.files import to_json
+
+# The folder of a comparison: its charts as figures for papers, and the numbers behind each.
+
+_COLUMNS = 3
+_SMOOTHED = 5
+"""Steps of the running mean that is drawn over a single run's curve."""
+_STYLES = ("-", "--", ":", "-.")
+
+
+def draw(charts: Sequence[Chart], arms: Sequence[str]) -> Figure:
+    """Returns these charts side by side.
+
+    An arm of several runs is their mean in a band, its 95 % interval. An arm of one run is a pale curve with its
+    running mean over five steps.
+    """
+    columns = min(_COLUMNS, len(charts))
+    rows = -(-len(charts) // columns)
+    figure = Figure(figsize=(3.9 * columns, 2.9 * rows + 0.5), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes, chart in zip(grid.flat, charts, strict=False):
+        _chart(axes, chart, arms)
+    for axes in list(grid.flat)[len(charts) :]:
+        axes.remove()
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), fontsize=9, frameon=False)
+    return figure
+
+
+def _chart(axes: Axes, chart: Chart, arms: Sequence[str]) -> None:
+    by_arm = {curve.arm: curve for curve in chart.curves}
+    for index, arm in enumerate(arms):
+        hue = HUES[index % len(HUES)]
+        style = _STYLES[index % len(_STYLES)]
+        if arm in by_arm:
+            # A curve over numbers of tasks is an expectation, and held-out gains are few and start at 0: neither is
+            # smoothed.
+            smooth = chart.along == "step" and chart.key != GAIN
+            _curve(axes, chart.steps, by_arm[arm], hue, style, smooth=smooth)
+        else:
+            axes.plot([], [], color=hue, ls=style, label=arm)
+    axes.set_title(f"{chart.panel.title}\n{chart.label}", loc="left", fontsize=9)
+    axes.set_xlabel(chart.along, fontsize=8)
+    axes.set_ylabel(chart.panel.unit, fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.spines[["right", "top"]].set_visible(False)
+    if chart.panel.low is not None and chart.panel.high is not None:
+        room = 0.03 * (chart.panel.high - chart.panel.low)
+        axes.set_ylim(chart.panel.low - room, chart.panel.high + room)
+    elif chart.panel.low is not None:
+        axes.set_ylim(bottom=chart.panel.low)
+
+
+def _curve(axes: Axes, steps: Sequence[int], curve: ArmCurve, hue: str, style: str, *, smooth: bool) -> None:
+    mean = np.array([np.nan if point is None else point.mean for point in curve.points])
+    low = np.array([np.nan if point is None or point.low is None else point.low for point in curve.points])
+    high = np.array([np.nan if point is None or point.high is None else point.high for point in curve.points])
+    # A band where some step has an interval; the others have too few runs for one.
+    if not np.all(np.isnan(low)):
+        axes.fill_between(steps, low, high, color=hue, alpha=0.18, lw=0)
+        axes.plot(steps, mean, color=hue, ls=style, lw=1.7, label=curve.arm)
+        return
+    if not smooth:
+        # Arms may have values at different steps, and a curve would break where another one has a point.
+        present = ~np.isnan(mean)
+        axes.plot(np.array(steps)[present], mean[present], color=hue, ls=style, lw=1.7, label=curve.arm)
+        return
+    axes.plot(steps, mean, color=hue, ls=style, lw=0.8, alpha=0.45)
+    axes.plot(steps, _running_mean(mean), color=hue, ls=style, lw=1.9, label=curve.arm)
+
+
+def _running_mean(values: np.ndarray) -> np.ndarray:
+    """Returns the mean of up to five steps around each that lies between the first and the last value."""
+    reach = _SMOOTHED // 2
+    smooth = np.full(len(values), np.nan)
+    present = np.flatnonzero(~np.isnan(values))
+    for i in range(present[0], present[-1] + 1):
+        near = values[max(0, i - reach) : i + reach + 1]
+        measured = near[~np.isnan(near)]
+        if len(measured):
+            smooth[i] = measured.mean()
+    return smooth
+
+
+FIGURES = (
+    *("solve-rate", "solve-rate-by-kind", "contested", "valid-rate", "rewards", "entropy"),
+    *("nodes", "depth", "cyclomatic", "lines", "variables", "dead-code", "lines-by-kind"),
+    *("covered-programs", "rarefied-programs", "rarefied-paths", "rarefied-functions", "rarefied-signatures"),
+    *("rarefied-behaviours", "new-shapes", "new-ideas", "guessable"),
+    *("rarefaction-programs", "rarefaction-paths", "rarefaction-functions", "rarefaction-signatures"),
+)
+"""The panels that have a figure if all are wanted; curves.csv has the numbers of every curve."""
+
+
+def write_files(folder: Path, arms: Sequence[Arm], charts: Sequence[Chart], *, everything: bool = False) -> list[Path]:
+    """Writes figures (PNG and SVG) and numbers (CSV); returns the files. Raises OSError if that fails.
+
+    There is a figure for each question that a reader asks first, and with `everything` one for each of `FIGURES`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [arm.name for arm in arms]
+    written: list[Path] = []
+    figures = {question.key: shown for question, shown in answering(charts)}
+    for key in FIGURES if everything else ():
+        figures[key] = [chart for chart in charts if chart.panel.key == key]
+    for key, shown in figures.items():
+        if not shown:
+            continue
+        figure = draw(shown, names)
+        for ending in (".png", ".svg"):
+            write(figure, folder / f"{key}{ending}")
+            written.append(folder / f"{key}{ending}")
+        written.append(_table(folder / f"{key}.csv", _points(shown)))
+    written.append(_table(folder / "curves.csv", _points(charts)))
+    written.append(_table(folder / "runs.csv", [run_row(run) for run in runs_of(arms)]))
+    return written
+
+
+def _points(charts: Sequence[Chart]) -> list[dict[str, object]]:
+    """Returns one row for each arm and step: the mean over the arm's runs, its 95 % interval, and how many runs."""
+    rows: list[dict[str, object]] = []
+    for chart in charts:
+        for curve in chart.curves:
+            for step, point in zip(chart.steps, curve.points, strict=True):
+                if point is not None:
+                    rows.append(
+                        {
+                            "panel": chart.panel.key,
+                            "curve": chart.label,
+                            "unit": chart.panel.unit,
+                            "arm": curve.arm,
+                            "step": step,
+                            "mean": point.mean,
+                            "low": point.low,
+                            "high": point.high,
+                            "runs": point.n,
+                        }
+                    )
+    return rows
+
+
+def _table(file: Path, rows: Sequence[Mapping[str, object]]) -> Path:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(file, text.getvalue())
+    return file
+
 
 FIRST = (
     "solve rate, mean of the kinds",

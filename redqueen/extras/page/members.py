@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict
 
 from redqueen.extras.page.live_run import LiveRun, UnknownError
-from redqueen.store.archive import queries, totals
+from redqueen.store.archive import queries
 from redqueen.store.archive.queries import Sort, TaskQuery
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.lineage import Life, lives_in
@@ -80,11 +80,11 @@ def _rated(archive: ArchiveReader, run: LiveRun) -> dict[str, dict[str, object]]
     # the step's end, but the archive has their games.
     newest = run.newest()
     newborns = newest["members"] if newest else {}
-    ratings = {name: (now["mu"], now["sigma"]) for name, now in newborns.items()} | totals.last_ratings(archive)
+    ratings = {name: (now["mu"], now["sigma"]) for name, now in newborns.items()} | queries.last_ratings(archive)
     won: Counter[str] = Counter()
     drawn: Counter[str] = Counter()
     lost: Counter[str] = Counter()
-    for (teacher, student), games in totals.outcomes(archive).items():
+    for (teacher, student), games in queries.outcomes(archive).items():
         # A single agent meets itself, which is no game.
         if teacher == student:
             continue

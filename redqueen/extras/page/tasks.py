@@ -16,11 +16,10 @@ from redqueen.extras.page.live_run import LiveRun, UnknownError
 from redqueen.method.prompts import taken_apart
 from redqueen.method.seeds import is_fixed
 from redqueen.records import Kind, Status
-from redqueen.store.archive import queries, search
-from redqueen.store.archive.queries import Sort, TaskQuery
+from redqueen.store.archive import queries
+from redqueen.store.archive.queries import Sort, TaskQuery, Where
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import BANK, AttemptRow, MatchRow, MeasureRow, ProposalRow, TaskRow, written_by
-from redqueen.store.archive.search import Where
 from redqueen.store.directory import RunError
 from redqueen.store.files import damage_of
 from redqueen.store.tasks import given_program
@@ -78,7 +77,7 @@ def _search(
     where: Where = "answers" if _choice(query, "in", get_args(Where)) == "answers" else "tasks"
     newest = run.newest()
     last = _number(query, "before", int, low=1) or (newest["step"] if newest else 0)
-    found = search.containing(archive, query["text"], where, read_filter(query, kinds), last=last, limit=PAGE)
+    found = queries.containing(archive, query["text"], where, read_filter(query, kinds), last=last, limit=PAGE)
     return {
         "tasks": [asdict(line) for line in queries.lines_of(archive, found.ids)],
         "searched": {"first": found.first, "last": found.last, "complete": found.complete},
@@ -319,7 +318,7 @@ def _way(run: LiveRun, name: str) -> dict[str, object]:
         came_from = queries.lines_of(archive, sorted(queries.existing(archive, row.reference_ids)))
         # A task can be shown from the step after its own.
         last = newest["step"] if newest else row.step
-        found = search.led_to(archive, name, first=row.step + 1, last=last, limit=SHOWN)
+        found = queries.led_to(archive, name, first=row.step + 1, last=last, limit=SHOWN)
         children = queries.lines_of(archive, found.ids[:SHOWN])
     return {
         "came_from": [asdict(line) for line in came_from],

@@ -15,7 +15,7 @@ from redqueen.extras.page.live_run import LiveRun
 from redqueen.extras.page.members import some_of
 from redqueen.extras.page.overview import panel_json
 from redqueen.run.recording.metrics.panel import Curves, Line, MetricChart, by_key, column, named, part
-from redqueen.store.archive import totals
+from redqueen.store.archive import queries
 from redqueen.store.directory import RunError
 from redqueen.store.files import quoted
 from redqueen.store.lineage import Life, lives_in
@@ -63,8 +63,8 @@ def matrix(run: LiveRun) -> dict[str, object]:
     """Returns the members in order of birth, the solve rates of each pair by kind, and its games."""
     with run.archive() as archive:
         members = archive.members()
-        cells = totals.cells(archive)
-        outcomes = totals.outcomes(archive)
+        cells = queries.cells(archive)
+        outcomes = queries.outcomes(archive)
         champions = archive.champions()
     newest = run.newest()
     living = set(newest["members"]) if newest else set[str]()

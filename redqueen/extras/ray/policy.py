@@ -1,4 +1,4 @@
-"""A policy whose members live in replicas on many machines.
+"""A policy whose members live in replicas on many machines, and how a run's policy and verifier are opened there.
 
 Every replica samples from all members; each member is trained by one of them, its owner. Adapters are independent, so a
 member's gradient is whole on one machine and no gradient travels: only its new weights do. A second replica, the heir,
@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import chain
 from typing import Any
 
 from torch import Tensor
 
-from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.config import Config
+from redqueen.engine.adapters import Adapter, Factors
 from redqueen.engine.model.base import BaseFacts
+from redqueen.engine.model.dimensions import token_counter
 from redqueen.engine.policy import MemberPolicy, OptimizerState
 from redqueen.engine.work import Work
 from redqueen.engine.workers.pool import partition_by_cost
@@ -26,7 +29,11 @@ from redqueen.errors import AdapterError
 from redqueen.extras.ray.ray_cluster import Cluster, LostError, Pending, first_ready, next_of, put
 from redqueen.extras.ray.replica import MemberState, ReplicaSettings, UpdateResult, adapter_of, arrays_of, tensors_of
 from redqueen.extras.ray.replicas import Replicas
-from redqueen.records import Completion, MemberUpdate, OnCompletion, Progress, Prompt, Request, Sample
+from redqueen.extras.ray.verifier import ClusterVerifier
+from redqueen.method.prompt_lengths import prompt_lengths
+from redqueen.records import Completion, MemberUpdate, OnCompletion, Progress, Prompt, Request, Sample, Verifier
+from redqueen.run.recording.measures import Spread
+from redqueen.run.session import Players
 
 _PROMPT_CHARACTERS = 16
 """A character of a prompt costs about this much less than a sampled token: four make a token, and a token of a prompt
@@ -254,3 +261,24 @@ def _shares(requests: Sequence[Request], indices: Sequence[int], replicas: int) 
         costs.append(tokens + len(prompt.text) / _PROMPT_CHARACTERS)
     shares = partition_by_cost(list(groups.values()), costs, replicas)
     return [sorted(chain.from_iterable(share)) for share in shares]
+
+
+# Opens a run's policy and verifier on the machines of a Ray cluster.
+
+
+@contextmanager
+def open_players(config: Config, own: Verifier | None, warn: Callable[[str], None]) -> Generator[Players]:
+    """Opens the policy and the verifier (`redqueen.run.session.open_players`)."""
+    with ExitStack() as stack:
+        cluster = stack.enter_context(Cluster(config.cluster.address))
+        verifier = own
+        spread: Spread = map
+        if verifier is None:
+            verifier = stack.enter_context(
+                ClusterVerifier(cluster, config.sandbox, config.game.min_inputs, config.run.seed, config.plugins, warn)
+            )
+            spread = verifier.spread
+        lengths = prompt_lengths(config.play_settings, token_counter(config.model))
+        settings = ReplicaSettings(config=config, capacity=config.capacity, lengths=lengths)
+        policy = ClusterPolicy(cluster, settings, warn)
+        yield Players(policy=policy, base=policy.base, verifier=verifier, spread=spread)

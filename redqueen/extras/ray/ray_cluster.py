@@ -15,7 +15,7 @@ from typing import Any
 from redqueen.base.closing import Closing
 from redqueen.base.optional import require
 from redqueen.errors import UserError
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 
 LOCAL = "local"
 """The address that stands for a cluster of this machine alone, started for this run."""

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from redqueen.base.machine import machine_id, set_library_defaults
 from redqueen.config import Config, ModelConfig
-from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.engine.adapters import Adapter, Factors
 from redqueen.engine.memory.fit import fit
 from redqueen.engine.memory.machine import Machine, this_machine
 from redqueen.engine.model.base import Base, BaseFacts, facts_of, load
@@ -103,7 +103,7 @@ class Replica:
             self.base = load(fitted.model)
         except ModelError as error:
             raise ModelError(f"machine {socket.gethostname()}: {error}") from error
-        self.policy = open_policy(self.base, fitted.model, settings.capacity, fitted.sampling, fitted.learning)
+        self.policy = open_policy(self.base, fitted.engine_settings, settings.capacity)
         return facts_of(self.base)
 
     def close(self) -> None:

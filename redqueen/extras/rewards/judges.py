@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from redqueen.config import GameConfig, SandboxConfig
-from redqueen.evals.graders.extraction import code_answer
+from redqueen.evals.grader import code_answer
 from redqueen.extras.rewards.exported import Style, answer_in
 from redqueen.jail import Limits, Outcome, judge
 from redqueen.jail.cases import names_called
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 from redqueen.method.rewards import is_judged, is_well_formed
 from redqueen.method.verifier import LocalVerifier, answer_to
 from redqueen.records import Task, Verdict

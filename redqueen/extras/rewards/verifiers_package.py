@@ -15,7 +15,7 @@ from redqueen.base.markup import plain
 from redqueen.cli.dataset_card import asked, left_out
 from redqueen.errors import UserError
 from redqueen.extras.rewards.exported import can_be_varied
-from redqueen.members.base_names import about_base
+from redqueen.members import about_base
 from redqueen.store.dataset.files import task_of, write_tasks
 from redqueen.store.dataset.rows import TaskFilter, TaskSelection
 from redqueen.tasks.kinds import find_or_plain

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from redqueen.extras.sql.database import Cell, Database, Table
 from redqueen.records import Draft
-from redqueen.tasks.kinds.language import Half, halved
-from redqueen.tasks.kinds.seed_files import read_own
+from redqueen.tasks.kinds.language import Half, halved, read_own
 
 DATABASES = 6
 """The databases of a seed."""

@@ -12,23 +12,27 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
 
+from redqueen.analysis.drawing import check_figure, write_figure
 from redqueen.analysis.replay import load_step, open_replay
 from redqueen.base.intervals import interval_text, mean
-from redqueen.cli.figure_files import check_figure, write_figure
 from redqueen.cli.tables import progress_console, table_console
-from redqueen.config import EvolutionSettings, RunConfig
+from redqueen.config import RunConfig
 from redqueen.extras.studies.ancestry import (
     SLOTS,
+    Finding,
     Games,
     StudentEpoch,
     TaskEpoch,
     play,
+    rates,
     student_epochs,
+    students,
     task_epochs,
+    teachers,
+    unsolved,
 )
-from redqueen.extras.studies.ancestry_summary import Finding, rates, students, teachers, unsolved
 from redqueen.run.recording.lines import Lines
-from redqueen.run.recording.task_reporter import TaskReporter
+from redqueen.run.recording.plain_console import TaskReporter
 from redqueen.run.recording.terminal import percent
 from redqueen.run.session import fit
 from redqueen.store.allowed import Permissions, playable
@@ -152,7 +156,7 @@ def run_ancestry(
     directory = RunDirectory(run)
     config = playable(directory, allowed)
     of_tasks = task_epochs(directory, config.game.kinds, config.run.seed, epochs, tasks)
-    of_students = student_epochs(directory, EvolutionSettings.of(config), epochs, most)
+    of_students = student_epochs(directory, config.evolution_settings, epochs, most)
     progress = progress_console()
     progress.print(available(config.run, directory, of_students))
     # Students of many checkpoints may be more than the adapter bank should hold at once; then they take turns.

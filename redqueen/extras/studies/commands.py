@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from redqueen.cli.command import command
-from redqueen.cli.options import AsJson, Figure, LoadPlugins, Overrides, Run, Unsafe, say_loading
+from redqueen.cli.options import AsJson, Figure, LoadPlugins, Overrides, Run, Unsafe, command, say_loading
 from redqueen.config.recipes import check_repeats
 from redqueen.store.allowed import Permissions
 
@@ -123,7 +122,7 @@ def sweep(
     Each combination is trained with each seed; a table shows means with 95 % intervals.
     """
     check_repeats(args or [])
-    from redqueen.extras.studies.sweep_plan import print_plan
+    from redqueen.extras.studies.sweep import print_plan
 
     print_plan(args or [], grid or [], seeds, out, jobs, probe)
     if dry_run:

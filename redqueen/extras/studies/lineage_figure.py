@@ -12,8 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.ticker import MaxNLocator
 
-from redqueen.analysis.drawing import HUES
-from redqueen.cli.figure_files import check_figure, write_figure
+from redqueen.analysis.drawing import HUES, check_figure, write_figure
 from redqueen.store.directory import RunError
 from redqueen.store.lineage import Life, last_step, lives
 

@@ -20,8 +20,7 @@ from torch import Tensor
 
 from redqueen.analysis.replay import Replay, ranked_students
 from redqueen.base import streams
-from redqueen.config import EvolutionSettings
-from redqueen.engine.adapters.factors import Adapter, generator, relative_distance
+from redqueen.engine.adapters import Adapter, generator, relative_distance
 from redqueen.engine.learning.packing import PromptGroup, WeightedSample, build_micro_batch, micro_batches
 from redqueen.errors import UserError
 from redqueen.evals.held_out import most_tasks, reserved_tasks
@@ -166,7 +165,7 @@ def retention(replay: Replay, saved: Checkpoint, plan: RetentionPlan, report: Re
 
     The parents are the fittest student of `saved` and the next in rank. Raises UserError if there are too few tasks.
     """
-    family = tuple(ranked_students(saved, EvolutionSettings.of(replay.config))[:2])
+    family = tuple(ranked_students(saved, replay.config.evolution_settings)[:2])
     trials: list[RetentionTrial] = []
     for seed in range(plan.seeds):
         name = f"seed {seed + 1}/{plan.seeds}"

@@ -19,8 +19,7 @@ from redqueen.base.intervals import Interval, interval, interval_text, mean, pai
 from redqueen.cli.tables import plain_table, progress_console, table_console
 from redqueen.errors import UserError
 from redqueen.evals.held_out import run_evaluation
-from redqueen.extras.studies.sweep import HALF, Combination, SweepRun
-from redqueen.extras.studies.sweep_plan import plan_sweep, train_runs
+from redqueen.extras.studies.sweep import HALF, Combination, SweepRun, plan_sweep, train_runs
 from redqueen.method.rewards import scores
 from redqueen.run.recording.metrics.panel import Line, contested_share
 from redqueen.run.session import quiet_libraries

@@ -22,8 +22,7 @@ from textwrap import indent
 from typing import Any
 
 from redqueen.base.optional import require
-from redqueen.run.recording.recorder import Session
-from redqueen.run.recording.tracker import NAME, PROJECT, Row, Tracker
+from redqueen.run.recording.recorder import NAME, PROJECT, Row, Session, Tracker
 
 FOLDER = "tensorboard"
 """The folder in the run's own that the event files are written to."""

@@ -14,8 +14,7 @@ import torch
 
 from redqueen.base import streams
 from redqueen.config import SamplingConfig
-from redqueen.engine.adapters.factors import Factors
-from redqueen.engine.adapters.peft_files import save_adapter
+from redqueen.engine.adapters import Factors, save_adapter
 from redqueen.engine.executor import Executor
 from redqueen.engine.learning.gradients import ForwardOptions, TokenStats
 from redqueen.engine.learning.packing import PromptGroup

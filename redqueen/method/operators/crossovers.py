@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.engine.adapters import Adapter, Factors
 from redqueen.method.operators.lowrank import components, copied, of_term, rebuilt, weighted_sum
 from redqueen.method.operators.modules import Module, by_module, integer, share, strength, two_of, uniform, uniforms
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from redqueen.engine.adapters.factors import Factors
+from redqueen.engine.adapters import Factors
 
 # The split's lengths along two directions differ at most by the root of this. It bounds what rounding can grow to where
 # a parent is ill-conditioned.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.engine.adapters import Adapter, Factors
 
 Operator = Callable[[Sequence[Adapter], torch.Generator], Adapter]
 """(parents, fitter first; CPU generator) -> child. An operator's own parameters are keywords with defaults."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.engine.adapters import Adapter, Factors
 from redqueen.method.operators.lowrank import Components, copied, of_term, rebuilt
 from redqueen.method.operators.modules import (
     Module,

@@ -15,7 +15,7 @@ import redqueen
 from redqueen import __version__
 from redqueen.base.machine import now, processor
 from redqueen.engine.model.base import BaseFacts
-from redqueen.jail.host import cores
+from redqueen.jail.probes import cores
 from redqueen.run.recording.metrics import own_metrics
 
 LIBRARIES = ("torch", "transformers", "peft", "safetensors", "tokenizers", "numpy", "numba", "pydantic")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from redqueen.evals.answers import HeldOutAnswer
+from redqueen.evals.held_out import HeldOutAnswer
 from redqueen.method.hall_of_fame import Champion
 from redqueen.method.played_step import PlayedStep, Practised, ScoredAttempt, ScoredPosed, ScoredProposal
 from redqueen.method.population import Member

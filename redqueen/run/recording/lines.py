@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from redqueen.config import Config
-from redqueen.run.recording.heartbeat import Heartbeat
+from redqueen.run.recording.terminal import Heartbeat
 from redqueen.run.session import Listener
 from redqueen.store.directory import RunDirectory
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from redqueen.jail import parse_arguments, parse_literal
 from redqueen.method.behaviour import Behaviour
-from redqueen.method.novelty import seed_shapes
 from redqueen.method.played_step import PlayedStep
+from redqueen.method.seeds import seed_shapes
 from redqueen.records import Kind, Task, Verdict
 from redqueen.store.archive.rows import MeasureRow
 from redqueen.tasks.kinds import find
@@ -23,7 +23,7 @@ from redqueen.tasks.programs.normal_form import hashed, shape
 from redqueen.tasks.programs.reached import reached_tree
 from redqueen.tasks.programs.signatures import signature, size_of
 from redqueen.tasks.programs.trees import text_of
-from redqueen.tasks.python.seeds import seed_cells
+from redqueen.tasks.python import seed_cells
 
 MEASURES = ("depth", "cyclomatic", "lines", "variables", "nodes", "node_types")
 """The measures of a program's complexity."""

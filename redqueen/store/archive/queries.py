@@ -1,4 +1,4 @@
-"""Narrow questions to an archive: one page of its proposals, one task, one member.
+"""Narrow questions to an archive: one page of its proposals, one task, one member; sums, and searches of texts.
 
 A long run has millions of attempts. Each question here reads the listing, which has no texts, an index
 (`redqueen.store.archive.schema`), and the few rows that are shown; never a whole table of texts.
@@ -6,8 +6,10 @@ A long run has millions of attempts. Each question here reads the listing, which
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from redqueen.records import Kind
@@ -193,3 +195,189 @@ class _Conditions:
 
     def __str__(self) -> str:
         return " AND ".join(self.parts) or "1"
+
+
+# What many rows of an archive come to: who solved how much of whose tasks, who won, how good everybody is.
+#
+# SQLite adds up, so that a run of thousands of matches is not turned into as many objects.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What a teacher and a student did in all their matches, of one kind of tasks."""
+
+    teacher: str
+    student: str
+    kind: Kind
+    tasks: int
+    """Tasks with a solve rate."""
+    rho: float
+    """Their mean solve rate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Career:
+    """How a member's fitness went, over the steps after whose games it was known."""
+
+    games: int = 0
+    """The number of games that it has been rated for."""
+    first: float | None = None
+    """Its fitness when that was first known after a game."""
+    first_rated: int | None = None
+    """The step at whose end `first` was known."""
+    last: float | None = None
+    """Its fitness at its death, or now."""
+
+
+UNRATED = Career()
+"""The career of a member that has not stood in the league yet."""
+
+
+def cells(archive: ArchiveReader) -> list[Cell]:
+    """Returns who solved how much of whose tasks, by kind, in the order in which the pairs first met."""
+    rows = archive.select(
+        "SELECT teacher, student, kind, SUM(rated), SUM(rho_sum) / SUM(rated) "
+        "FROM tallies JOIN matches ON matches.id = tallies.match WHERE rated > 0 "
+        "GROUP BY teacher, student, kind ORDER BY MIN(tallies.rowid)"
+    )
+    return [
+        Cell(teacher=teacher, student=student, kind=kind, tasks=tasks, rho=rho)
+        for teacher, student, kind, tasks, rho in rows
+    ]
+
+
+def outcomes(archive: ArchiveReader) -> dict[tuple[str, str], Counter[str]]:
+    """Returns how the matches of each teacher with each student ended; "none" counts those that were no game."""
+    rows = archive.select(
+        "SELECT teacher, student, COALESCE(outcome, 'none'), COUNT(*) FROM matches "
+        "GROUP BY teacher, student, outcome ORDER BY MIN(rowid)"
+    )
+    games: dict[tuple[str, str], Counter[str]] = {}
+    for teacher, student, outcome, number in rows:
+        games.setdefault((teacher, student), Counter())[outcome] = number
+    return games
+
+
+def last_ratings(archive: ArchiveReader) -> dict[str, tuple[float, float]]:
+    """Returns mu and sigma of everybody that played, after its last match."""
+    # With MAX() SQLite takes the other columns from the row that has the largest value. A single agent plays both
+    # roles of a match, and is rated once.
+    rows = archive.select(
+        "SELECT teacher, teacher_mu, teacher_sigma, MAX(rowid) AS played FROM matches GROUP BY teacher "
+        "UNION ALL SELECT student, student_mu, student_sigma, MAX(rowid) FROM matches GROUP BY student ORDER BY played"
+    )
+    return {name: (mu, sigma) for name, mu, sigma, _ in rows}
+
+
+def careers(archive: ArchiveReader) -> dict[str, Career]:
+    """Returns how everybody's fitness went that stood in the league after a step."""
+    # With MIN() and MAX() SQLite takes the other columns from the row that has the smallest or largest value. The
+    # held-out fitness is measured every few steps, so it may be known only some games after the first.
+    games = archive.select("SELECT member, games, MAX(step) FROM standings GROUP BY member")
+    rated = "FROM standings WHERE games > 0 AND fitness IS NOT NULL GROUP BY member"
+    first = {row[0]: row[1:] for row in archive.select(f"SELECT member, fitness, MIN(step) {rated}")}
+    last = {row[0]: row[1] for row in archive.select(f"SELECT member, fitness, MAX(step) {rated}")}
+    by_member: dict[str, Career] = {}
+    for name, number, _ in games:
+        fitness, step = first.get(name, (None, None))
+        by_member[name] = Career(games=number, first=fitness, first_rated=step, last=last.get(name))
+    return by_member
+
+
+def last_standing(archive: ArchiveReader) -> int:
+    """Returns the last step after which the members' standings were written, 0 before the first."""
+    ((step,),) = archive.select("SELECT COALESCE(MAX(step), 0) FROM standings")
+    return int(step)
+
+
+# Searches that must read texts: tasks and answers with a word in them, and the tasks that a task led to.
+#
+# No index knows what is in a text, so the steps are read one by one, the newest first, until enough is found or the
+# time is up. The answer says how far it came, so that a reader can go on from there.
+
+SECONDS = 0.2
+"""The time that a search may take; the step that it is at is finished."""
+Where = Literal["tasks", "answers"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """What was found, and which steps were read for it."""
+
+    ids: tuple[str, ...]
+    """Of proposals."""
+    first: int
+    """The first of the steps that were read."""
+    last: int
+    """The last of them."""
+    complete: bool
+    """Whether all steps were read that were asked for."""
+
+
+def containing(
+    archive: ArchiveReader,
+    text: str,
+    where: Where,
+    wanted: TaskQuery,
+    *,
+    last: int,
+    limit: int,
+    seconds: float = SECONDS,
+) -> SearchResult:
+    """Returns those of the wanted proposals, up to the step `last`, whose texts contain `text`; the newest first.
+
+    Capital letters of ASCII are as good as small ones. In "tasks" it looks at the program, its message and what the
+    teacher wrote, in "answers" at what students wrote.
+    """
+    # `%`, `_` and the backslash mean themselves.
+    pattern = "%" + "".join(f"\\{sign}" if sign in "%_\\" else sign for sign in text) + "%"
+    first = max(1, wanted.first or 1)
+
+    def hits(step: int) -> list[str]:
+        chosen, values = listed(replace(wanted, first=step, last=step))
+        if where == "answers":
+            statement = (
+                f"SELECT DISTINCT task FROM attempts WHERE step = ? AND task IN ({chosen}) "
+                "AND text LIKE ? ESCAPE '\\' ORDER BY rowid DESC"
+            )
+            return _names(archive, statement, [step, *values, pattern])
+        # The program of a task is a part of what was written, unless the teacher was given it.
+        statement = (
+            "SELECT p.id FROM proposals AS p LEFT JOIN tasks AS t ON t.id = p.id "
+            f"WHERE p.step = ? AND p.id IN ({chosen}) "
+            "AND (p.text LIKE ? ESCAPE '\\' OR t.program LIKE ? ESCAPE '\\' OR t.message LIKE ? ESCAPE '\\') "
+            "ORDER BY p.rowid DESC"
+        )
+        return _names(archive, statement, [step, *values, *[pattern] * 3])
+
+    newest = last if wanted.last is None else min(last, wanted.last)
+    return _read(hits, range(newest, first - 1, -1), limit, seconds)
+
+
+def led_to(
+    archive: ArchiveReader, name: str, *, first: int, last: int, limit: int, seconds: float = SECONDS
+) -> SearchResult:
+    """Returns the proposals of these steps whose prompts showed the task `name`, the oldest first."""
+    statement = "SELECT id FROM proposals WHERE step = ? AND instr(reference_ids, ?) > 0 ORDER BY rowid"
+    # The ids are a list in JSON, so a whole name is one in quotes.
+    return _read(lambda step: _names(archive, statement, [step, f'"{name}"']), range(first, last + 1), limit, seconds)
+
+
+def _names(archive: ArchiveReader, statement: str, values: Sequence[object]) -> list[str]:
+    return [row[0] for row in archive.select(statement, values)]
+
+
+def _read(hits: Callable[[int], list[str]], steps: range, limit: int, seconds: float) -> SearchResult:
+    """Returns the hits of these steps, as far as the time and the limit reach; a step that was begun is finished."""
+    ids: list[str] = []
+    end = time.monotonic() + seconds
+    read = 0
+    for step in steps:
+        ids += hits(step)
+        read += 1
+        if len(ids) >= limit or time.monotonic() > end:
+            break
+    walked = steps[:read]
+    return SearchResult(
+        ids=tuple(ids), first=min(walked, default=0), last=max(walked, default=0), complete=read == len(steps)
+    )

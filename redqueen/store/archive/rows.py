@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redqueen.method.names import MemberName
+from redqueen.method.hall_of_fame import MemberName
 from redqueen.method.seeds import AUTHOR, OWN
 from redqueen.records import FinishReason, Kind, Pair, Role, Status, Task
 
@@ -81,7 +81,7 @@ class ProposalRow:
 class TaskRow:
     """A valid task; its id is its proposal's.
 
-    `rho` is the solve rate. `novel` says whether its idea is new (`redqueen.method.novelty`).
+    `rho` is the solve rate. `novel` says whether its idea is new (`redqueen.method.seeds`).
     """
 
     id: str

@@ -17,7 +17,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from redqueen.base.plain_files import parse_json
-from redqueen.method.names import MemberName, check_name
+from redqueen.method.hall_of_fame import MemberName, check_name
 from redqueen.store.archive.rows import (
     AttemptRow,
     ChampionRow,

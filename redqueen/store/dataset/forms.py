@@ -20,8 +20,7 @@ from redqueen.store.dataset.published import BadRowError, Form, OwnRow, form_of
 from redqueen.tasks.kinds import find
 from redqueen.tasks.kinds.induction import NO_MESSAGE
 from redqueen.tasks.programs.normal_form import fingerprint, normalise
-from redqueen.tasks.python import PYTHON
-from redqueen.tasks.python.seeds import parse_block, write_block
+from redqueen.tasks.python import PYTHON, parse_block, write_block
 from redqueen.tasks.tested.tests import cases
 
 # So many programs are handed to the verifier at once, so that a file of any length is read in bounded memory.

@@ -21,8 +21,7 @@ from redqueen.jail import (
 )
 from redqueen.records import Draft
 from redqueen.tasks.kinds.calls import Calls
-from redqueen.tasks.kinds.language import Half, Words, halved
-from redqueen.tasks.kinds.seed_files import read_own
+from redqueen.tasks.kinds.language import Half, Words, halved, read_own
 from redqueen.tasks.programs.normal_form import ENTRY
 
 

@@ -17,7 +17,7 @@ from redqueen.tasks.kinds.calls import Calls
 from redqueen.tasks.kinds.language import Half, SeedError, Words
 from redqueen.tasks.kinds.work import Run
 from redqueen.tasks.programs.normal_form import ENTRY
-from redqueen.tasks.python.language import PYTHON
+from redqueen.tasks.python import PYTHON
 from redqueen.tasks.tested.tests import defined, expression, spelled, stdin_of
 
 _KIND = "code_t"

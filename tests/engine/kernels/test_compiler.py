@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from redqueen.engine.kernels import compiler
-from redqueen.engine.kernels.compiler import can_compile, missing_for_kernels
+from redqueen.engine.kernels import dispatch
+from redqueen.engine.kernels.dispatch import can_compile, missing_for_kernels
 from redqueen.engine.lora.products import PaddedBmm, decoding_products
 from redqueen.engine.sampling.decode_step import WrittenApart, cached_attention
 
@@ -25,7 +25,7 @@ def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "Python.h").touch()
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(compiler, "is_installed", lambda library: library == "triton")
+    monkeypatch.setattr(dispatch, "is_installed", lambda library: library == "triton")
     monkeypatch.setattr(sysconfig, "get_paths", lambda scheme: {"include": str(tmp_path)})
     can_compile.cache_clear()
     yield tmp_path
@@ -33,7 +33,7 @@ def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def without_triton(_: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler, "is_installed", lambda library: False)
+    monkeypatch.setattr(dispatch, "is_installed", lambda library: False)
 
 
 def without_compiler(folder: Path, _: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,10 @@ from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, app
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
 from benchmarks.gpu import stand_ins
-from redqueen.engine.kernels import torch_kernels
-from redqueen.engine.kernels.dispatch import kernels_of
+from redqueen.engine.kernels import dispatch
+from redqueen.engine.kernels.dispatch import GpuKernels, TorchKernels, compiled_on_gpu, kernels_of
 from redqueen.engine.kernels.interface import Kernels, Rotation
 from redqueen.engine.kernels.numba_kernels import NumbaKernels
-from redqueen.engine.kernels.torch_kernels import GpuKernels, TorchKernels, compiled_on_gpu
 from redqueen.errors import ModelError
 
 EPS = 1e-5
@@ -267,20 +266,20 @@ def test_products_are_added_with_their_scales(kernels: Kernels, members: int) ->
 def test_one_line_says_that_kernels_are_compiled(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(torch_kernels, "can_compile", lambda: True)
+    monkeypatch.setattr(dispatch, "can_compile", lambda: True)
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/a/folder")
-    torch_kernels._announce.cache_clear()
+    dispatch._announce.cache_clear()
     for function in (torch.exp, torch.neg):
         compiled_on_gpu(function, "eager", "cpu")(torch.zeros(2))
     (line,) = [record.getMessage() for record in caplog.records if record.name == "redqueen"]
     assert line.startswith("compiling kernels for the GPU")
     assert line.endswith("they are kept in /a/folder")
-    torch_kernels._announce.cache_clear()
+    dispatch._announce.cache_clear()
 
 
 @pytest.mark.slow
 def test_one_compilation_of_the_gpus_operations_serves_any_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_kernels, "can_compile", lambda: True)
+    monkeypatch.setattr(dispatch, "can_compile", lambda: True)
     compilations: list[torch.fx.GraphModule] = []
 
     def backend(graph: torch.fx.GraphModule, _: Sequence[Tensor]) -> Callable[..., object]:

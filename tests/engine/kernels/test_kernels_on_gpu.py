@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from redqueen.engine.kernels.dispatch import kernels_of
-from redqueen.engine.kernels.torch_kernels import GpuKernels, TorchKernels
+from redqueen.engine.kernels.dispatch import GpuKernels, TorchKernels, kernels_of
 from redqueen.engine.model.attention import SharedPrefix, SharedPrefixAttention
 
 pytestmark = [

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from redqueen.config import LearningConfig
-from redqueen.engine.adapters.factors import fresh
+from redqueen.engine.adapters import fresh
 from redqueen.engine.learning.learner import token_weights
 from redqueen.engine.model.base import fingerprint
 from redqueen.engine.model.decoder import FAMILIES

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from redqueen.engine.adapters.factors import Factors, fresh, perturb, relative_distance
+from redqueen.engine.adapters import Factors, fresh, perturb, relative_distance
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.lora.sites import Projection, Site
 from redqueen.engine.model.attention import SharedPrefix, SharedPrefixAttention

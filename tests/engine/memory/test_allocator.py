@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.gpu.plans import BASES, CARDS, gpu, lengths, on_a_gpu, plan
+from benchmarks.gpu.plans import CARDS, gpu, lengths, on_a_gpu, plan
 from redqueen.engine.memory.estimate import sampling_items
+from redqueen.engine.model.dimensions import SIZES
 from tests.caching_allocator import CachingAllocator, OutOfMemoryError
 from tests.engine.memory.simulated_run import AS_IT_WAS, Outcome, Plan, Ways, cache_of_a_stream, simulate
 
@@ -74,7 +75,7 @@ def test_no_plan_runs_out_of_memory_in_ten_steps(
 ) -> None:
     monkeypatch.setenv("REDQUEEN_PAGES", pages)
     tried = 0
-    for base in BASES:
+    for base in SIZES:
         found = planned(base, card, *RUNS[run])
         if found is None:
             continue

@@ -15,7 +15,7 @@ from benchmarks.gpu.planned_memory import PlannedMemory
 from benchmarks.gpu.plans import CARDS, gpu, lengths, on_a_gpu, table
 from benchmarks.gpu.shapes import SEVEN_B, random_decoder, random_members
 from benchmarks.gpu.workload import Draw, student_batch, teacher_batch
-from redqueen.config import Config, PlaySettings
+from redqueen.config import Config
 from redqueen.config.recipes import recipe
 from redqueen.engine.kernels.flash import flash_takes_pages
 from redqueen.engine.learning.packing import PromptGroup, WeightedSample
@@ -130,7 +130,7 @@ def test_prompts_are_as_long_as_a_run_takes_them_to_be() -> None:
         config = on_a_gpu(f"sampling.proposal_tokens={limit}")
         # Attempts show what teachers may write, whatever the tokenizer.
         planned = lengths(config.sampling.proposal_tokens)
-        assert prompt_lengths(PlaySettings.of(config), lambda _: 1).attempt == planned.attempt == int(limit)
+        assert prompt_lengths(config.play_settings, lambda _: 1).attempt == planned.attempt == int(limit)
 
 
 def test_what_was_asked_for_is_kept_where_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from benchmarks.gpu import stand_ins
+from redqueen.engine.kernels.dispatch import GpuKernels, TorchKernels
 from redqueen.engine.kernels.numba_kernels import NumbaKernels
-from redqueen.engine.kernels.torch_kernels import GpuKernels, TorchKernels
 from redqueen.engine.model import attention as module
 from redqueen.engine.model.attention import SharedPrefix, SharedPrefixAttention
 

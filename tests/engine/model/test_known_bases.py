@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from transformers import Qwen2Config
 
-from redqueen.config import ModelConfig, PlaySettings
+from redqueen.config import ModelConfig
 from redqueen.config.recipes import RECIPES, recipe
 from redqueen.engine.model.dimensions import KNOWN, known_base, rough_token_counter, shape_in, shape_of, token_counter
 from redqueen.engine.model.source import cached
@@ -65,6 +65,6 @@ def test_without_a_tokenizer_prompts_are_not_taken_to_be_shorter_than_they_are(r
         pytest.skip("the bundled model is not converted yet")
     config = recipe("paper_7b").override([f"game.references={references}", "model.name=smollm2-135m-instruct"])
     # The shipped tokenizer has a third of the tokens of the recipes' bases, so it makes more of a text.
-    counted = prompt_lengths(PlaySettings.of(config), token_counter(config.model))
-    rough = prompt_lengths(PlaySettings.of(config), rough_token_counter())
+    counted = prompt_lengths(config.play_settings, token_counter(config.model))
+    rough = prompt_lengths(config.play_settings, rough_token_counter())
     assert counted.proposal <= rough.proposal < 1.2 * counted.proposal

@@ -12,10 +12,9 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from redqueen.engine.adapters.factors import Factors
-from redqueen.engine.adapters.peft_files import save_adapter
-from redqueen.engine.model.member import write_merged
+from redqueen.engine.adapters import Factors, save_adapter
 from redqueen.errors import AdapterError, ModelError
+from redqueen.members.exporting import write_merged
 
 
 def adapter(folder: Path) -> dict[str, Factors]:

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 from redqueen.config import ModelConfig
 from redqueen.engine.model.base import load
-from redqueen.engine.model.tokens import encode, end_of_turn
+from redqueen.engine.model.source import encode, end_of_turn
 from redqueen.errors import PromptError
 from redqueen.records import Prompt
 from tests import tiny

@@ -12,7 +12,7 @@ import torch
 
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
 from redqueen.engine.model.base import load
-from redqueen.engine.model.tokens import encode
+from redqueen.engine.model.source import encode
 from redqueen.engine.sampling.completion import Row, extend
 from redqueen.errors import AdapterError, PromptError
 from redqueen.records import Prompt, Request, Sample, SamplingParams

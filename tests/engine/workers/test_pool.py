@@ -16,7 +16,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
+from redqueen.config import EngineSettings, LearningConfig, ModelConfig, SamplingConfig
 from redqueen.engine.executor import InlineExecutor
 from redqueen.engine.model.base import fingerprint, load
 from redqueen.engine.policy import Policy, open_policy
@@ -50,7 +50,7 @@ def config(tiny_folder: Callable[[str], Path]) -> ModelConfig:
 
 @pytest.fixture(scope="module")
 def two_workers(config: ModelConfig) -> Iterator[Policy]:
-    with open_policy(load(config), config, 3, SAMPLING, LEARNING) as policy:
+    with open_policy(load(config), EngineSettings(config, SAMPLING, LEARNING), 3) as policy:
         assert isinstance(policy.executor, WorkerPool)
         yield policy
 
@@ -66,7 +66,7 @@ def pooled(two_workers: Policy) -> Policy:
 def inline(config: ModelConfig) -> Policy:
     """A policy with the same base and members in this process."""
     one = config.model_copy(update={"workers": 1})
-    policy = open_policy(load(one), one, 3, SAMPLING, LEARNING)
+    policy = open_policy(load(one), EngineSettings(one, SAMPLING, LEARNING), 3)
     assert isinstance(policy.executor, InlineExecutor)
     fill(policy)
     return policy
@@ -152,7 +152,7 @@ def test_an_error_of_the_callback_leaves_nothing_behind_for_the_next_batch(poole
 
 
 def test_an_ended_worker_is_an_error_that_says_what_to_do(config: ModelConfig) -> None:
-    with open_policy(load(config), config, 3, SAMPLING, LEARNING) as policy:
+    with open_policy(load(config), EngineSettings(config, SAMPLING, LEARNING), 3) as policy:
         assert isinstance(policy.executor, WorkerPool)
         fill(policy)
         os.kill(policy.executor.processes[1].pid, signal.SIGKILL)
@@ -177,11 +177,11 @@ def test_work_is_divided_evenly_and_in_order(costs: list[float], workers: int) -
 def test_a_script_without_a_main_guard_is_one_clear_error(config: ModelConfig, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(f"""
-from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
+from redqueen.config import EngineSettings, ModelConfig
 from redqueen.engine.model.base import load
 from redqueen.engine.policy import open_policy
 config = ModelConfig.model_validate({config.model_dump()!r})
-open_policy(load(config), config, 3, SamplingConfig(), LearningConfig())
+open_policy(load(config), EngineSettings(config), 3)
 """)
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1

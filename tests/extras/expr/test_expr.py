@@ -28,10 +28,10 @@ from redqueen.extras.expr.generated import (
 )
 from redqueen.extras.expr.modes import EXPR, KINDS
 from redqueen.members.asking import posed
+from redqueen.members.question import read_question, write_question
 from redqueen.method.judging import judge_proposals
 from redqueen.method.planting import seed_tasks
 from redqueen.method.prompts import Prompts, prompts
-from redqueen.method.questions import read_question, write_question
 from redqueen.method.seeds import is_reserved
 from redqueen.method.task_bank import TaskBank
 from redqueen.method.verifier import LocalVerifier

@@ -15,7 +15,7 @@ from redqueen.config import EvolutionConfig, PopulationConfig
 from redqueen.extras.page.app import PAGES, STATIC, VIEWS
 from redqueen.extras.page.live_run import Folder
 from redqueen.extras.page.state import views_of
-from redqueen.jail.service.app import is_local
+from redqueen.jail.service import is_local
 from redqueen.store.archive.rows import MemberRow
 from redqueen.store.archive.writer import Archive
 from redqueen.store.directory import RunDirectory, RunError

@@ -7,7 +7,7 @@ from typing import Any
 
 from ray.cluster_utils import Cluster as RayNodes
 
-from redqueen.config import Config, PlaySettings
+from redqueen.config import Config
 from redqueen.engine.model.dimensions import token_counter
 from redqueen.extras.ray.policy import ClusterPolicy
 from redqueen.extras.ray.ray_cluster import Cluster
@@ -35,7 +35,7 @@ class Machines:
         self.policies: list[ClusterPolicy] = []
 
     def policy(self, config: Config) -> ClusterPolicy:
-        lengths = prompt_lengths(PlaySettings.of(config), token_counter(config.model))
+        lengths = prompt_lengths(config.play_settings, token_counter(config.model))
         settings = ReplicaSettings(config=config, capacity=config.capacity, lengths=lengths)
         policy = ClusterPolicy(self.cluster, settings, self.lines.append)
         self.policies.append(policy)

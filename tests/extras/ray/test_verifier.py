@@ -15,8 +15,7 @@ from redqueen.method.judging import judge_proposals
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Proposal, Task, Verdict
 from redqueen.run.recording.measures import ToMeasure, measure_task
-from redqueen.tasks.python import ABDUCTION
-from redqueen.tasks.python.seeds import seeds
+from redqueen.tasks.python import ABDUCTION, seeds
 from tests.extras.ray.machines import Machines
 from tests.grading import grade
 

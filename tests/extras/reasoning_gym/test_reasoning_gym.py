@@ -13,8 +13,8 @@ import pytest
 from redqueen.config import ConfigError, GameConfig, SandboxConfig
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
-from redqueen.evals.benchmarks.registry import chosen
-from redqueen.extras.reasoning_gym.answering import EVALUATED, HELD_OUT, Answering
+from redqueen.evals.registry import chosen
+from redqueen.extras.reasoning_gym import EVALUATED, HELD_OUT, Answering
 from redqueen.method.judging import judge_proposals
 from redqueen.method.prompts import prompts
 from redqueen.method.verifier import LocalVerifier, answer_to

@@ -15,7 +15,7 @@ from redqueen.extras.rewards.trl import JailEnvironment, passes_tests, solved
 from redqueen.extras.rewards.verl import MachineFaultError, compute_score, verl_rows
 from redqueen.jail import Call, Outcome, Script
 from redqueen.records import Verdict
-from redqueen.tasks.python.seeds import reserved
+from redqueen.tasks.python import reserved
 from redqueen.tasks.tested.row_tests import test_of as read_test
 from tests.cli.archived import archived, archived_tests
 

@@ -12,9 +12,9 @@ from redqueen.extras.sql.database import more_databases, read_database
 from redqueen.extras.sql.language import SQL
 from redqueen.extras.sql.modes import KINDS
 from redqueen.jail import LiteralError, OversizeError
+from redqueen.members.question import QuestionError, read_question, write_question
 from redqueen.method.planting import verified_tasks
 from redqueen.method.prompts import prompts
-from redqueen.method.questions import QuestionError, read_question, write_question
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Draft, Pair, Proposal, Task, Verdict
 from redqueen.tasks.kinds import InputCounts, SeedError, find, languages, task_on

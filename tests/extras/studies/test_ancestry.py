@@ -15,18 +15,20 @@ import pytest
 import redqueen.extras.studies.ancestry as experiment
 from redqueen.analysis.drawing import write
 from redqueen.analysis.replay import Replay
-from redqueen.config import EvolutionSettings
 from redqueen.extras.studies.ancestry import (
     Games,
     StudentEpoch,
     TaskEpoch,
     play,
+    rates,
     spread,
     student_epochs,
+    students,
     task_epochs,
+    teachers,
+    unsolved,
 )
 from redqueen.extras.studies.ancestry_command import available, draw
-from redqueen.extras.studies.ancestry_summary import rates, students, teachers, unsolved
 from redqueen.records import Pair, Task
 from redqueen.store.archive.writer import Archive
 from redqueen.store.directory import RunDirectory, RunError
@@ -137,8 +139,8 @@ def test_epochs_are_spread(steps: list[int], most: int, chosen: list[int]) -> No
 def test_epochs_of_a_run(played: Path, tmp_path: Path) -> None:
     directory = RunDirectory(played)
     config = directory.config()
-    assert [e.step for e in student_epochs(directory, EvolutionSettings.of(config), 10, 1)] == [0, 1, 2, 3, 4]
-    past = student_epochs(directory, EvolutionSettings.of(config), 3, 2)
+    assert [e.step for e in student_epochs(directory, config.evolution_settings, 10, 1)] == [0, 1, 2, 3, 4]
+    past = student_epochs(directory, config.evolution_settings, 3, 2)
     assert [(e.step, len(e.adapters)) for e in past] == [(0, 2), (2, 2), (4, 2)]
     made = task_epochs(directory, config.game.kinds, config.run.seed, 2, 5)
     assert [(e.first, e.last) for e in made] == [(1, 2), (3, 4)]
@@ -154,7 +156,7 @@ def test_epochs_of_a_run(played: Path, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no valid task"):
         task_epochs(RunDirectory(tmp_path), config.game.kinds, config.run.seed, 2, 5)
     with pytest.raises(RunError, match="no checkpoint"):
-        student_epochs(RunDirectory(tmp_path), EvolutionSettings.of(config), 2, 1)
+        student_epochs(RunDirectory(tmp_path), config.evolution_settings, 2, 1)
 
 
 def test_every_student_epoch_plays_every_task_epoch_and_learning_is_seen(
@@ -162,7 +164,7 @@ def test_every_student_epoch_plays_every_task_epoch_and_learning_is_seen(
 ) -> None:
     directory = RunDirectory(played)
     config = directory.config()
-    past = student_epochs(directory, EvolutionSettings.of(config), 5, 3)
+    past = student_epochs(directory, config.evolution_settings, 5, 3)
     made = task_epochs(directory, config.game.kinds, config.run.seed, 4, 8)
     said: list[tuple[int, int]] = []
     replay = toy_replay(experiment.SLOTS)
@@ -212,7 +214,7 @@ def test_a_run_that_kept_little_says_how_to_keep_more(played: Path, tmp_path: Pa
     for step in (3, 4):
         name = f"step-{step:06d}"
         shutil.copytree(played / "checkpoints" / name, run.checkpoints / name)
-    past = student_epochs(run, EvolutionSettings.of(config), 10, 1)
+    past = student_epochs(run, config.evolution_settings, 10, 1)
     assert "students of 2 of 2 checkpoints: after step 3, 4. The run kept only" in available(config.run, run, past)
     assert "run.keep_every=1" in available(config.run, run, past)
     assert "keep_every" not in available(config.override(["run.keep_every=1"]).run, run, past)

@@ -31,8 +31,7 @@ from redqueen.store.checkpoint import Checkpoint, CheckpointError
 from redqueen.store.directory import RunDirectory, RunError
 from redqueen.tasks.kinds import find
 from redqueen.tasks.programs.normal_form import shape
-from redqueen.tasks.python import PYTHON
-from redqueen.tasks.python.seeds import reserved
+from redqueen.tasks.python import PYTHON, reserved
 from tests import tiny
 from tests.cli.running import redqueen
 

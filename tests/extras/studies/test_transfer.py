@@ -9,21 +9,23 @@ from typing import Any
 
 import pytest
 
-from redqueen.config import PlaySettings
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
-from redqueen.extras.studies.curricula import (
+from redqueen.extras.studies.transfer import (
+    NOTES,
     SEEDS,
     Curriculum,
     Part,
     curricula,
+    gain,
     once,
+    rows,
+    run_transfer,
     seed_curriculum,
     shared_kinds,
     shortened,
     stranger_settings,
 )
-from redqueen.extras.studies.transfer import NOTES, gain, rows, run_transfer
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Kind
 from redqueen.store.dataset.rows import TaskRecord
@@ -130,7 +132,7 @@ def test_a_repeated_task_counts_once_as_in_the_task_bank_of_a_stranger() -> None
 
 def test_the_seeds_have_as_many_tasks_of_each_kind() -> None:
     stranger = configure(["rlvr", "game.kinds=code_f,code_o", "game.seed_tasks=6"])
-    seeds = seed_curriculum(PlaySettings.of(stranger), stranger.sandbox, students_alone=True)
+    seeds = seed_curriculum(stranger.play_settings, stranger.sandbox, students_alone=True)
     first = curriculum("first", *map(record, range(3)), record(3, "code_f"))
     found = shortened([seeds, first], 0)
     assert [one.counts() for one in found] == [{"code_f": 1, "code_o": 3}] * 2

@@ -8,8 +8,7 @@ from pathlib import Path
 from redqueen.config import Config
 from redqueen.method.played_step import PlayedStep
 from redqueen.run.recording.files import MetricsRecorder
-from redqueen.run.recording.recorder import Session
-from redqueen.run.recording.tracker import open_trackers
+from redqueen.run.recording.recorder import Session, open_trackers
 from redqueen.store.directory import RunDirectory
 from tests.run.recording.steps import full
 

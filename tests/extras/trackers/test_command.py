@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from redqueen.base.optional import is_installed
-from redqueen.run.recording.tracker import TRACKERS
+from redqueen.run.recording.recorder import TRACKERS
 from redqueen.store.directory import RunDirectory
 from tests.cli.conftest import SMALL
 from tests.cli.running import redqueen

@@ -12,9 +12,17 @@ from redqueen import extras
 from redqueen.base import optional
 from redqueen.config import Config, ConfigError
 from redqueen.method.played_step import PlayedStep
-from redqueen.run.recording import tracker as tracking
-from redqueen.run.recording.recorder import Session
-from redqueen.run.recording.tracker import MOST, TRACKERS, Row, Tracker, check_trackers, open_trackers, sampled
+from redqueen.run.recording import recorder as tracking
+from redqueen.run.recording.recorder import (
+    MOST,
+    TRACKERS,
+    Row,
+    Session,
+    Tracker,
+    check_trackers,
+    open_trackers,
+    sampled,
+)
 from tests.extras.trackers.recorded import EXPECTED, NULL, ROW, config, new_run, session
 from tests.run.recording.steps import full
 

@@ -11,7 +11,7 @@ import torch
 
 from redqueen.base.optional import MissingLibraryError
 from redqueen.config import Config, ConfigError
-from redqueen.engine.adapters.peft_files import load_adapter
+from redqueen.engine.adapters import load_adapter
 from redqueen.engine.memory import machine
 from redqueen.extras.vllm import executor
 from redqueen.extras.vllm.executor import AdapterVersions

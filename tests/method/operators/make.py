@@ -7,7 +7,7 @@ from itertools import product
 
 import torch
 
-from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.engine.adapters import Adapter, Factors
 from redqueen.method.operators.lowrank import EPSILON
 
 MODULES = ("self_attn.q_proj", "mlp.up_proj")

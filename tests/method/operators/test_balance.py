@@ -8,8 +8,8 @@ from statistics import fmean
 import pytest
 import torch
 
-from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
-from redqueen.engine.adapters.factors import Adapter, Factors, fresh, generator, perturb, relative_distance
+from redqueen.config import EngineSettings, LearningConfig, ModelConfig
+from redqueen.engine.adapters import Adapter, Factors, fresh, generator, perturb, relative_distance
 from redqueen.engine.model.base import load
 from redqueen.engine.policy import Policy, open_policy
 from redqueen.method.operators import CONTROLS, CROSSOVERS, MUTATIONS
@@ -42,7 +42,7 @@ def texts(seed: int) -> list[Sample]:
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Policy:
     folder = tiny.make(tmp_path_factory.mktemp("balance") / "model", hidden=64)
     model = ModelConfig(name=str(folder), dtype="float32", device="cpu", workers=1, threads=1)
-    return open_policy(load(model), model, 1, SamplingConfig(), LearningConfig(lr=1e-3))
+    return open_policy(load(model), EngineSettings(model, learning=LearningConfig(lr=1e-3)), 1)
 
 
 def trained(policy: Policy, start: Adapter, seed: int, updates: int) -> Adapter:

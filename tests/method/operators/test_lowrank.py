@@ -7,7 +7,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from redqueen.engine.adapters.factors import Factors
+from redqueen.engine.adapters import Factors
 from redqueen.method.operators.lowrank import EPSILON, of_term, rebuilt, weighted_sum
 from tests.method.operators import make
 

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 import torch
 
-from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.engine.adapters import Adapter, Factors
 from redqueen.method.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.method.operators.lowrank import EPSILON
 from redqueen.method.operators.mutations import neftune

@@ -10,7 +10,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from torch import nn
 
-from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.engine.adapters import Adapter, Factors
 from redqueen.method.operators import CONTROLS, CROSSOVERS
 from redqueen.method.operators.crossovers import dare, extrapolate
 from redqueen.method.operators.lowrank import EPSILON

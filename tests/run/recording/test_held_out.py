@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from redqueen.evals.answers import START, HeldOutAnswer
+from redqueen.evals.held_out import START, HeldOutAnswer
 from redqueen.run.recording.metrics.dynamics import SHOWN, held_out_lines, held_out_scores, rates, sentence
 from redqueen.run.recording.terminal import headline
 from redqueen.store.metrics import StepMetrics

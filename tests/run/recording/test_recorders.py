@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import queue
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +16,10 @@ from redqueen.engine.work import Work
 from redqueen.extras.page.live_run import LiveRun
 from redqueen.extras.page.state import present
 from redqueen.run.recording.files import ArchiveRecorder, MetricsRecorder
-from redqueen.run.recording.heartbeat import Heartbeat
 from redqueen.run.recording.metrics import step_metrics
-from redqueen.run.recording.now import NowRecorder
+from redqueen.run.recording.phases import NowRecorder
 from redqueen.run.recording.recorder import Recorder
-from redqueen.run.recording.terminal import PHASES, LineReporter, LiveReporter, headline, members_table
+from redqueen.run.recording.terminal import PHASES, Heartbeat, LineReporter, LiveReporter, headline, members_table
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.directory import RunDirectory
 from redqueen.store.metrics import StepMetrics
@@ -200,7 +200,7 @@ def test_what_a_step_is_doing_is_in_a_small_file(tmp_path: Path, monkeypatch: py
     directory = RunDirectory(tmp_path)
     recorder = NowRecorder(directory)
     times = iter([10.0, 10.5, 11.5, 11.5, 12.0])
-    monkeypatch.setattr("redqueen.run.recording.now.time.monotonic", lambda: next(times))
+    monkeypatch.setattr("redqueen.run.recording.phases.time.monotonic", lambda: next(times))
     recorder.phase(3, "solve")
     written = directory.now_file.stat().st_ino
     # Half a second later nothing is written, another second later it is.
@@ -210,3 +210,26 @@ def test_what_a_step_is_doing_is_in_a_small_file(tmp_path: Path, monkeypatch: py
     assert present(LiveRun(tmp_path)) == "students answer, and the sandbox judges, 45 of 90"
     recorder.close()
     assert present(LiveRun(tmp_path)) == ""
+
+
+# A run that is silent for a minute says what it does.
+
+
+def test_silence_ends_in_a_line_that_says_what_goes_on_and_how_far_it_is() -> None:
+    said: queue.SimpleQueue[str] = queue.SimpleQueue()
+    with closing(Heartbeat(said.put, every_s=0.001)) as heartbeat:
+        heartbeat.begin("loading the base")
+        assert said.get(timeout=60).startswith("loading the base, for 0:")
+        heartbeat.begin("step 3/40: solve")
+        heartbeat.progress(12, 96)
+        while not (line := said.get(timeout=60)).startswith("step 3/40: solve, 12 of 96, for 0:"):
+            assert line.startswith(("loading the base", "step 3/40: solve"))
+
+
+def test_it_says_nothing_within_a_minute_or_after_its_end() -> None:
+    said: list[str] = []
+    with closing(Heartbeat(said.append)) as heartbeat:
+        heartbeat.begin("solve")
+        heartbeat.spoke()
+    heartbeat.begin("learn")
+    assert said == []

@@ -8,9 +8,8 @@ from contextlib import closing
 from rich.console import Console
 
 from redqueen.method.results import Game
-from redqueen.run.recording.heartbeat import Heartbeat
 from redqueen.run.recording.metrics import step_metrics
-from redqueen.run.recording.terminal import LineReporter
+from redqueen.run.recording.terminal import Heartbeat, LineReporter
 from redqueen.run.recording.warnings import AGAIN, GAP, ONE_SIDED_STEPS, Mismatch, NoValid, OneSided, summary, why
 from redqueen.store.metrics import StepMetrics
 from tests.run.recording.steps import MATCH, full, record

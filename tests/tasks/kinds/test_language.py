@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from redqueen import plugins
-from redqueen.config import Config, PlaySettings
+from redqueen.config import Config
 from redqueen.evals.held_out import most_tasks, reserved_tasks
 from redqueen.jail import Outcome, canonical, parse_arguments
 from redqueen.method.planting import plant_seeds
@@ -25,7 +25,7 @@ from redqueen.tasks.kinds import Half, languages
 from redqueen.tasks.kinds.abduction import Abduction
 from redqueen.tasks.kinds.deduction import Deduction
 from redqueen.tasks.kinds.induction import Induction
-from redqueen.tasks.python.language import Python
+from redqueen.tasks.python import Python
 from tests import toy
 from tests.grading import grade
 
@@ -161,12 +161,11 @@ def test_a_kind_without_seeds_begins_without_references(
     plugins.kind(Seedless("code_x", Python()))
     config = Config().override(["game.kinds=code_x", "game.seed_tasks=2"])
     assert (
-        prompt_lengths(PlaySettings.of(config), lambda prompt: len(prompt.text)).attempt
-        == config.sampling.proposal_tokens
+        prompt_lengths(config.play_settings, lambda prompt: len(prompt.text)).attempt == config.sampling.proposal_tokens
     )
-    play = SelfPlay(PlaySettings.of(config), cast(Sampler, None), verifier)
+    play = SelfPlay(config.play_settings, cast(Sampler, None), verifier)
     plant_seeds(play)
     assert len(play.task_bank) == 0
     alone = config.override(["population.teachers=0", "league.hall_of_fame=0", "evolution.enabled=false"])
     with pytest.raises(SeedError, match="the seed programs make no task of the kind code_x"):
-        plant_seeds(SelfPlay(PlaySettings.of(alone), cast(Sampler, None), verifier), students_alone=True)
+        plant_seeds(SelfPlay(alone.play_settings, cast(Sampler, None), verifier), students_alone=True)

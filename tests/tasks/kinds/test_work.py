@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from redqueen.config import GameConfig
+from redqueen.method.behaviour import TracedWorkings
 from redqueen.method.planting import verified_tasks
 from redqueen.method.prompts import WorkPrompts, prompts, taken_apart
 from redqueen.method.verifier import LocalVerifier, answer_to
-from redqueen.method.workings import TracedWorkings
 from redqueen.records import Draft, Kind, Pair, Task
 from redqueen.tasks.kinds import languages, task_on
 

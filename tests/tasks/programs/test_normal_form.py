@@ -13,7 +13,7 @@ from redqueen.method.task_bank import TaskBank
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Draft, Proposal
 from redqueen.tasks.programs.normal_form import fingerprint, normalise, split_calls
-from redqueen.tasks.python.seeds import seeds
+from redqueen.tasks.python import seeds
 
 LINE = st.text(alphabet=st.characters(codec="ascii", exclude_categories=("Cc",)), max_size=20)
 PROGRAMS = st.lists(LINE, min_size=1, max_size=6).map("\n".join)

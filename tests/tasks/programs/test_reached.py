@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from redqueen.tasks.programs.complexity import complexity
 from redqueen.tasks.programs.normal_form import normalise
 from redqueen.tasks.programs.reached import reached
-from redqueen.tasks.python.seeds import seeds
+from redqueen.tasks.python import seeds
 
 DEAD_STATEMENTS = (
     "pass",

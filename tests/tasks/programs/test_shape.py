@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from redqueen.tasks.programs import normal_form
 from redqueen.tasks.programs.normal_form import shape
-from redqueen.tasks.python.seeds import seeds
+from redqueen.tasks.python import seeds
 
 BASE = """def f(items, k=2):
     total = 0

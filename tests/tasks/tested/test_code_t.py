@@ -9,10 +9,10 @@ import pytest
 
 from redqueen.config import Config, GameConfig
 from redqueen.jail import LiteralError
+from redqueen.members.question import read_question
+from redqueen.method.behaviour import TracedWorkings
 from redqueen.method.prompts import prompts
-from redqueen.method.questions import read_question
 from redqueen.method.verifier import LocalVerifier, answer_to
-from redqueen.method.workings import TracedWorkings
 from redqueen.records import Draft, Pair, Proposal, Task
 from redqueen.tasks.kinds import SeedError, find, task_on
 from redqueen.tasks.python import PYTHON

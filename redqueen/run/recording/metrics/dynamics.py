@@ -9,7 +9,7 @@ from typing import Any
 
 from redqueen.base.intervals import interval, mean
 from redqueen.base.machine import now
-from redqueen.evals.answers import OWN, START, HeldOutAnswer, differences, judged
+from redqueen.evals.held_out import OWN, START, HeldOutAnswer, differences, judged
 from redqueen.method.played_step import ScoredAttempt, ScoredProposal
 from redqueen.records import Kind, Verdict
 from redqueen.run.recording.metrics.metric import CountedStep, Metrics, is_valid
