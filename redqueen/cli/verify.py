@@ -63,7 +63,7 @@ def read_entry(raw: bytes) -> VerifyEntry:
     # In Python a bool is an int, but `true` as an id is a mistake.
     if not isinstance(name, str | int) or isinstance(name, bool):
         raise BadLineError(None, '"id" must be a text or a whole number')
-    if "inputs" in fields and "input" not in fields and "answer" not in fields:
+    if "inputs" in fields and "input" not in fields:
         raise ExportedTaskError(name, "a task of `redqueen tasks export`: redqueen tasks import FILE checks such files")
     try:
         kind = fields.get("kind")
