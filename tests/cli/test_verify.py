@@ -387,7 +387,9 @@ def test_the_window_really_bounds_what_is_read() -> None:
 
 def test_a_file_of_exported_tasks_is_one_line_that_names_the_command_for_it(tmp_path: Path) -> None:
     file = tmp_path / "tasks.jsonl"
-    row = {"id": "a", "kind": "code_o", "program": "def f(x): return x", "inputs": ["1"], "outputs": ["1"], "answer": "1"}
+    row = {"id": "a", "kind": "code_o", "program": "def f(x): return x", "inputs": ["1"], "outputs": ["1"]}
+    # The first right answer, where an attempt was right.
+    row["answer"] = "1"
     file.write_text(f"{json.dumps(row)}\n" * 3)
     with pytest.raises(UserError, match="line 1 is a task of `redqueen tasks export`: redqueen tasks import FILE"):
         run_verify(str(file), 1)
