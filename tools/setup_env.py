@@ -98,7 +98,7 @@ def main():
     if free < NEEDED_GB:
         fail("{0:.1f} GB are free here, the environment needs {1:.0f} with a CPU build of torch: free some space first".format(free, NEEDED_GB))
     if sys.version_info[:2] > TESTED:
-        sys.stderr.write("setup: going on with Python {0}.{1}; training is tested with 3.11 and 3.13\n".format(*sys.version_info[:2]))
+        sys.stderr.write("setup: going on with Python {0}.{1}; it is tested with 3.11, 3.12 and 3.13\n".format(*sys.version_info[:2]))
     open(LOG, "w").close()
     pip = [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--retries", "2"]
     pins = ["--constraint", os.path.join(HERE, "constraints.txt")]

