@@ -9,6 +9,7 @@ import pytest
 from benchmarks.large_league import run_bench_large_league
 
 
+@pytest.mark.slow
 def test_a_step_of_a_large_league_is_timed_by_phase(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_bench_large_league(members=4, proposals=2, steps=2, profile=False, as_json=True) == 0
     found = json.loads(capsys.readouterr().out)

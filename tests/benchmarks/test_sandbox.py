@@ -86,6 +86,7 @@ def test_the_peers_do_what_they_are_measured_for(way: object) -> None:
     assert way("def f(x):\n    while True:\n        pass", ("1",), 0.1) == "timeout"
 
 
+@pytest.mark.slow
 def test_a_script_prints_what_the_function_gives_in_every_way() -> None:
     source = scripts.script(Draft(ADD, ("1, 2",)))
     assert scripts.fresh(source, 20.0) == "noise\n3\n"

@@ -47,6 +47,7 @@ def shout(text: str) -> int:
     return os.getpid()
 
 
+@pytest.mark.slow
 def test_a_fresh_process_answers_and_is_silent_on_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
     assert in_fresh_process(shout, "loud") != os.getpid()
     out, err = capfd.readouterr()

@@ -60,6 +60,7 @@ def test_where_vllm_samples_no_time_is_modelled() -> None:
     assert "time: not modelled where vLLM samples" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_base_in_fewer_bits_has_no_pages_and_no_modelled_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("redqueen.engine.model.families.is_installed", lambda _name: True)
     done = redqueen("train", "coder_7b", "model.quantize=nf4", "--dry-run", "--for", "24GB")

@@ -38,6 +38,7 @@ def test_every_part_of_the_day_runs_at_toy_sizes(part: str, lines: list[str]) ->
         assert line in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_the_real_run_says_what_it_reached_and_takes_the_steps_that_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -183,7 +183,7 @@ def test_filters_filter_and_orders_order(client: TestClient) -> None:
     steps = [task["step"] for task in valid["tasks"]]
     assert steps == sorted(steps, reverse=True)
     chosen = ask(client, "tasks", teacher="T0", step=2, **{"from": 2, "to": 2})["tasks"]
-    assert {(task["teacher"], task["step"]) for task in chosen} == {("T0", 2)}
+    assert {(task["author"], task["step"]) for task in chosen} == {("T0", 2)}
     assert {task["student"] for task in ask(client, "tasks", student="S1")["tasks"]} == {"S1"}
     solved = ask(client, "tasks", least=0.25, most=0.75, sort="rho")["tasks"]
     rates = [task["rho"] for task in solved]
@@ -257,7 +257,7 @@ def test_a_member_has_a_life(client: TestClient) -> None:
     assert found["children"] == ["T2"]
     assert [each["step"] for each in found["rating"]] == [1, 2, 3]
     assert len(found["games"]) == 3
-    assert {task["teacher"] for task in [*found["best"], *found["worst"]]} == {parent}
+    assert {task["author"] for task in [*found["best"], *found["worst"]]} == {parent}
     assert found["best"][0]["reward"] >= found["worst"][0]["reward"]
 
 
