@@ -84,7 +84,7 @@ def test_breadth_is_the_change_of_paths_from_the_first_window_to_the_last() -> N
     assert report.narrowing(RUNS)["E"] == pytest.approx({0: 0.5, 1: -0.5})
     assert "R" not in report.narrowing(RUNS)
     text = report.tables(RUNS, {})
-    assert "| A: single agent, per adapter | 3 | 300 to 64 | 300 to 64 |" in text
+    assert "| A: one model in both roles | 3 | 300 to 64 | 300 to 64 |" in text
     assert "| E - A | 2 | - | - | +1.50 | - |" in text
 
 
@@ -92,7 +92,7 @@ def test_a_panel_is_the_first_and_the_last_tasks_for_the_first_and_the_last_stud
     panel = {"solve_rates": [[0.2, 0.3, 0.4], [0.5, 0.7, 0.8]], "changes": {"teachers": {"mean": -0.1}}}
     harder = {**panel, "changes": {"teachers": {"mean": 0.02}}}
     table = report.tables(RUNS, {}, panels={"A": {0: panel, 1: harder}}).partition("of the last sixth")[2]
-    assert "| A: single agent, per adapter | 2 | 0.20 to 0.40 | 0.50 to 0.80 | -4.0 [" in table
+    assert "| A: one model in both roles | 2 | 0.20 to 0.40 | 0.50 to 0.80 | -4.0 [" in table
 
 
 def test_passes_are_the_start_and_the_gain_of_the_runs_that_have_them() -> None:
@@ -101,7 +101,7 @@ def test_passes_are_the_start_and_the_gain_of_the_runs_that_have_them() -> None:
     runs = {arm: {seed: {**one, "passes": passes} for seed, one in RUNS[arm].items()} for arm in "RA"}
     table = report.tables({**runs, "E": RUNS["E"]}, {}).partition("pass@k, in %")[2].partition("**Comp")[0]
     assert "| R: fixed tasks | 1 | 20.0 +10.0 | 40.0 +5.0 | 60.0 +0.0 |" in table
-    assert "| A: single agent, per adapter | 3 | 20.0 +10.0 | 40.0" in table
+    assert "| A: one model in both roles | 3 | 20.0 +10.0 | 40.0" in table
     assert "E: 2T" not in table
 
 
