@@ -64,14 +64,6 @@ NAMES = {
     "N": "N: two pairs and the 32, half and half",
     "U": "U: all seeds by difficulty",
 }
-WORDS = {
-    "R": "fixed tasks that people wrote",
-    "C": "slow teacher, one student",
-    "E": "two slow teachers, two students, with replacement",
-    "S": "teacher as fast as its student",
-    "A": "one model writes and solves",
-}
-"""The arms of the README's figure, in words."""
 # An arm has one colour in all figures. P and Q are never beside W10 and W30, and arms on own tasks beside no others.
 HUE_OF = {
     arm: hue
@@ -512,16 +504,6 @@ def draw_gains(runs: Runs) -> Figure:
     return figure
 
 
-def draw_readme(runs: Runs) -> Figure:
-    """Draws for the README what students gained, sampled as in training, by arms that have names and no letters."""
-    figure = Figure(figsize=(8.5, 2.6), layout="constrained")
-    axes = figure.subplots()
-    drawn = gains(runs, "drawn")
-    _dots(axes, {arm: drawn[arm] for arm in WORDS if arm in drawn}, lambda arm: WORDS[arm])
-    axes.set_xlabel("more of 1,810 held-out tasks solved than at the start, percentage points")
-    return figure
-
-
 def draw_strangers(strangers: Mapping[int, Run]) -> Figure:
     """Draws the gains of strangers by what they were trained on."""
     figure = Figure(figsize=(9, 3.4), layout="constrained")
@@ -648,8 +630,6 @@ def main() -> None:
         name = experiment.figures
         write(draw_gains(runs), FIGURES / f"{name}-gain.svg")
         write(draw_courses(runs, experiment), FIGURES / f"{name}-course.svg")
-        if experiment is CODE:
-            write(draw_readme(runs), FIGURES / "readme-gain.svg")
         if strangers:
             write(draw_strangers(strangers), FIGURES / f"{name}-strangers.svg")
         file = PAGES / experiment.page

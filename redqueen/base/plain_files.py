@@ -55,7 +55,7 @@ _TICK_NS = 20_000_000
 def read_once(read: Callable[Concatenate[Path, P], T]) -> Callable[Concatenate[Path, P], T]:
     """Returns a function of a file whose newest value is kept: a file that has not changed is not read again.
 
-    The value must be one that nobody changes.
+    All callers get the same value, so it must be immutable.
     """
     kept: dict[object, T] = {}
 
