@@ -11,6 +11,7 @@ from redqueen.engine.learning.packing import PromptGroup, fill_micro_batches
 from redqueen.engine.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.engine.model.base import Base
 from redqueen.engine.sampling.continuous_batch import BatchLimits, ContinuousBatch, OnRow, RowGroup, TextModel
+from redqueen.engine.sampling.device_batch import DeviceBatches
 
 
 class Executor(Protocol):
@@ -71,6 +72,7 @@ class InlineExecutor:
     def __init__(self, base: Base, bank: AdapterBank) -> None:
         self._base = base
         self._bank = bank
+        self._batches = DeviceBatches(base.decoder, bank)
         # Before the first batch: what is loaded or compiled during a batch fragments the heap (see `warm_up`).
         warm_up(base.decoder)
 
@@ -81,7 +83,7 @@ class InlineExecutor:
         # What training has freed lies in pieces where the cache must be whole, and the other way round.
         release_unused(base.device)
         while groups:
-            batch = ContinuousBatch(model, self._bank, limits, groups, on_row, max_further)
+            batch = ContinuousBatch(model, self._bank, limits, groups, on_row, max_further, self._batches)
             steps += batch.run()
             groups = batch.left_over
             # They are among those that could still come: a batch of them needs no place for them twice.

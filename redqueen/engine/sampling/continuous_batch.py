@@ -18,7 +18,7 @@ from redqueen.engine.kernels import dispatch
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.forward import Forward
 from redqueen.engine.sampling.completion import Row, extend
-from redqueen.engine.sampling.device_batch import DeviceBatch, PlacedPrompt, SampledSteps
+from redqueen.engine.sampling.device_batch import DeviceBatches, PlacedPrompt, SampledSteps
 from redqueen.errors import AdapterError, PromptError
 from redqueen.records import SamplingParams
 
@@ -101,9 +101,11 @@ class ContinuousBatch:
         groups: Sequence[RowGroup],
         on_row: OnRow,
         max_further: int = 0,
+        batches: DeviceBatches | None = None,
     ) -> None:
         """`on_row` is called with each row when it is complete; what it returns leads to at most `max_further` rows.
 
+        `batches` opens what is on the device (default: a batch of its own).
         Raises PromptError if a row can become longer than the base's window.
         """
         window = model.decoder.window
@@ -119,9 +121,8 @@ class ContinuousBatch:
         self.pace = _GPU if dispatch.on_gpu(bank.masters.device) else _CPU
         self.room = room
         self.longest = max((group.max_tokens for group in groups), default=1)
-        self.device = DeviceBatch(
-            model.decoder, bank, self.capacity, room, self.longest, self.pace.steps, limits.cache_tokens
-        )
+        batches = batches or DeviceBatches(model.decoder, bank, 0)
+        self.device = batches.open(self.capacity, room, self.longest, self.pace.steps, limits.cache_tokens)
 
         # The state of each row on the host.
         self.rows: list[Row | None] = []

@@ -5,6 +5,7 @@ Shape suffixes: R rows, N tokens, V vocabulary, H hidden size, T tokens of a row
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from redqueen.engine.kernels import dispatch
 from redqueen.engine.kernels.transfer import HostCopy, to_device
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.attention import SharedPrefix
+from redqueen.engine.model.decoder import Decoder
 from redqueen.engine.model.forward import Forward
 from redqueen.engine.sampling import recorded
 from redqueen.engine.sampling.decode_step import open_decoding
@@ -91,6 +93,11 @@ class DeviceBatch:
 
         recorder = recorded.recorder_of(device) if self.decode.recordable else None
         self.repeat: Callable[[Hashable, Work], None] = Repeater(recorder) if recorder else _just_do
+
+    def clear(self) -> None:
+        """Ends all rows, whatever became of the last ones, so that others can be admitted."""
+        self.cache.end(range(self.capacity))
+        self.count_R.zero_()
 
     def width(self, rows: int) -> int:
         """Returns how many rows are computed for the first `rows` rows: on a GPU a bucket of them."""
@@ -207,6 +214,58 @@ class DeviceBatch:
 
     def _step(self, rows: int) -> None:
         self.hidden_RH[:rows] = self.decode(self.token_R[:rows])
+
+
+# A kept batch has room for a multiple of so many tokens a row.
+_ROOM = 128
+
+
+class DeviceBatches:
+    """Opens batches, and keeps small ones on a GPU: what was recorded for one serves all later ones of its shape.
+
+    A decoding step is done twice before it is repeated, for each number of rows. Where a model is small, this takes
+    longer than all repetitions.
+    """
+
+    def __init__(self, decoder: Forward, bank: AdapterBank, budget: int | None = None) -> None:
+        """`budget` is how many bytes of kept batches there may be (default: `kept_bytes` of the bank's device)."""
+        self._decoder = decoder
+        self._bank = bank
+        self._budget = kept_bytes(bank.masters.device) if budget is None else budget
+        # The oldest is first.
+        self._kept: dict[tuple[int, ...], DeviceBatch] = {}
+
+    def open(self, rows: int, room: int, tokens: int, steps: int, cache_tokens: int = 0) -> DeviceBatch:
+        """Returns an empty batch of at least this shape; the arguments are those of a `DeviceBatch`."""
+        # A kept batch has the same shape whichever batch was the first to need it. Its shape decides how products
+        # round, and a resumed run must round as the one that was stopped.
+        shape = (bucket_of(rows), -(-room // _ROOM) * _ROOM, -(-tokens // _ROOM) * _ROOM, steps, cache_tokens)
+        if batch := self._kept.pop(shape, None):
+            batch.clear()
+        elif self._bytes(shape[0], shape[1]) <= self._budget:
+            batch = DeviceBatch(self._decoder, self._bank, *shape)
+        else:
+            return DeviceBatch(self._decoder, self._bank, rows, room, tokens, steps, cache_tokens)
+        self._kept[shape] = batch
+        while sum(self._bytes(*shape[:2]) for shape in self._kept) > self._budget:
+            del self._kept[next(iter(self._kept))]
+        return batch
+
+    def _bytes(self, rows: int, room: int) -> int:
+        """Returns the bytes of a batch's keys, values and logits."""
+        decoder = self._decoder
+        if not isinstance(decoder, Decoder):
+            return sys.maxsize
+        width = 2 * len(decoder.layers) * decoder.kv_heads * decoder.head_size * decoder.dtype.itemsize
+        return rows * (room * width + decoder.vocabulary * (torch.float32.itemsize + decoder.dtype.itemsize))
+
+
+def kept_bytes(device: torch.device) -> int:
+    """Returns how many bytes of batches are kept on a device: none where nothing is recorded."""
+    if recorded.recorder_of(device) is None:
+        return 0
+    # A plan leaves at least 5 % of a GPU free (`redqueen.engine.memory.fit`).
+    return torch.cuda.get_device_properties(device).total_memory // 64
 
 
 def _just_do(key: Hashable, work: Work) -> None:

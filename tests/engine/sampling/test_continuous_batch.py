@@ -11,12 +11,15 @@ from torch import Tensor
 
 from redqueen.config import SamplingConfig
 from redqueen.engine.model.decoder import Decoder
-from redqueen.engine.sampling import recorded
+from redqueen.engine.sampling import device_batch, recorded
+from redqueen.engine.sampling.device_batch import DeviceBatches
+from redqueen.engine.sampling.kv_cache import KVCache
 from redqueen.engine.sampling.numba_decode_step import NumbaDecodeStep
-from redqueen.records import Completion
-from tests.engine.conftest import Build
+from redqueen.records import Completion, Request
+from tests.engine.conftest import Build, TinyPolicy
 from tests.engine.requests import crowd, request, same
 from tests.engine.sampling.operations import OperationRecorder
+from tests.reference import noisy
 from tests.tiny import FAMILIES
 
 
@@ -81,6 +84,63 @@ def test_recorded_steps_that_are_repeated_change_nothing(tiny_policy: Build, mon
     # Steps of 8, 16 and all 19 rows, and drawing their tokens.
     assert 4 <= recorder.recordings <= 9
     assert recorder.repetitions > 60
+
+
+def test_a_kept_batch_repeats_what_was_recorded_for_earlier_ones_with_the_weights_of_now(
+    tiny_policy: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = tiny_policy("qwen3", sampling=SamplingConfig(batch_rows=19))
+    requests = [*crowd(40), request("a", "greedy", 98, 30, temperature=0.0), request("c", "long", 99, 60)]
+    # The weights of the second time are other ones, and a batch of another shape comes in between.
+    rounds = [(requests, 0), (requests[:3], 1), (requests, 2), (requests[::-1], 2)]
+    expected = [_sampled_by(plain, asked, seed) for asked, seed in rounds]
+    assert not all(same(one, other) for one, other in zip(expected[0], expected[2], strict=True))
+
+    monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
+    recorder = OperationRecorder()
+    monkeypatch.setattr(recorded, "recorder_of", lambda _: recorder)
+    monkeypatch.setattr(device_batch, "kept_bytes", lambda _: 10**8)
+    kept = tiny_policy("qwen3", sampling=SamplingConfig(batch_rows=19))
+    recordings: list[int] = []
+    for (asked, seed), texts in zip(rounds, expected, strict=True):
+        assert all(same(one, other) for one, other in zip(texts, _sampled_by(kept, asked, seed), strict=True))
+        recordings.append(recorder.recordings)
+    assert recordings[0] < recordings[1] < recordings[2] + 4
+    # By the third round every number of rows was there twice.
+    assert recordings[2] == recordings[3]
+
+
+def _sampled_by(policy: TinyPolicy, requests: list[Request], seed: int) -> list[Completion]:
+    """Returns completions by members whose weights follow from a seed."""
+    for number, member in enumerate("abc"):
+        policy.adapters.write(member, noisy(policy.adapters, 10 * seed + number, rank=4))
+    return policy.sample(requests)
+
+
+def test_kept_batches_stay_within_their_budget(tiny_policy: Build) -> None:
+    policy = tiny_policy()
+    one = DeviceBatches(policy.base.decoder, policy.adapters, 10**8)
+    first = one.open(5, 100, 20, 4)
+    assert isinstance(first.cache, KVCache)
+    # The shape is that of the bucket, so that it does not depend on which batch came first.
+    assert (first.capacity, first.cache.keys.shape[3]) == (8, 128)
+    assert one.open(7, 128, 60, 4) is first
+    assert one.open(9, 128, 60, 4) is not first
+    assert one.open(7, 128, 60, 4) is first
+
+    # fp32 keys and values of a token, and its logits twice.
+    token = 2 * first.cache.keys[:, 0, :, 0].numel() * 4
+    size = 8 * (128 * token + policy.base.decoder.vocabulary * 8)
+    tight = DeviceBatches(policy.base.decoder, policy.adapters, size)
+    first = tight.open(5, 100, 20, 4)
+    assert tight.open(5, 100, 20, 4) is first
+    # One more token a row, and another room: the first batch goes.
+    assert tight.open(5, 100, 129, 4) is not first
+    assert tight.open(5, 100, 20, 4) is not first
+    # What is larger than the budget is not kept, and has just the shape that was asked for.
+    large = tight.open(20, 100, 20, 4)
+    assert large.capacity == 20
+    assert tight.open(20, 100, 20, 4) is not large
 
 
 def test_finished_rows_leave_the_batch(tiny_policy: Build, passes: list[int]) -> None:

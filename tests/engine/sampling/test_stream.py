@@ -13,7 +13,7 @@ import pytest
 from redqueen.base.futures import finished
 from redqueen.base.request_stream import FollowUp, in_rounds
 from redqueen.config import SamplingConfig
-from redqueen.engine.sampling import continuous_batch
+from redqueen.engine.sampling import continuous_batch, device_batch
 from redqueen.engine.sampling.completion import Row
 from redqueen.engine.sampling.continuous_batch import BatchLimits, ContinuousBatch, OnRow, RowGroup
 from redqueen.records import Completion, Request, SamplingParams
@@ -142,7 +142,7 @@ def test_one_stream_takes_fewer_decode_steps_than_two_waves(
     tiny_policy: Build, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     policy = tiny_policy()
-    monkeypatch.setattr(continuous_batch, "DeviceBatch", NoDevice)
+    monkeypatch.setattr(device_batch, "DeviceBatch", NoDevice)
     monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
     model = continuous_batch.TextModel(policy.base.decoder, None, frozenset())
     proposals = long_tail(0, 192)
