@@ -48,7 +48,7 @@ PANEL = ("--epochs", "6", "--tasks", "60", "--attempts", "4", "--students", "2")
 CURRICULA = ("C", "A", "E")
 """The arms whose tasks strangers are trained on."""
 STRANGER_STEPS = 30
-MACHINE = ("processor", "cores", "dtype")
+MACHINE = ("gpu", "processor", "cores", "dtype")
 WINDOW = 10
 RAREFIED = 100
 """Coverage is counted in so many tasks of so many steps."""

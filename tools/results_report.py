@@ -244,8 +244,14 @@ def stranger_gains(strangers: Mapping[int, Run], way: str, sets: Iterable[str] =
     return found
 
 
-def tables(runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CODE, panels: Runs | None = None) -> str:
-    """Returns the tables of the page as Markdown."""
+def tables(
+    runs: Runs,
+    strangers: Mapping[int, Run],
+    experiment: Experiment = CODE,
+    panels: Runs | None = None,
+    elsewhere: Runs | None = None,
+) -> str:
+    """Returns the tables of the page as Markdown. `elsewhere` are runs of the same seeds on another machine."""
     parts = [_gain_table(runs), _course_table(runs), _secondary_table(runs)]
     if experiment.late:
         parts.insert(1, _late_table(runs, experiment))
@@ -253,10 +259,14 @@ def tables(runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CO
         parts.append(_pass_table(runs))
     if strangers:
         parts.append(_stranger_table(runs, strangers))
-    parts += [_comparison_table(runs, strangers, experiment), _breadth_table(runs, experiment)]
+    parts.append(_comparison_table(runs, strangers, experiment))
+    if narrowing(runs):
+        parts.append(_breadth_table(runs, experiment))
     if panels:
         parts.append(_panel_table(panels))
     parts.append(_run_table(runs, strangers))
+    if elsewhere:
+        parts.append(_elsewhere_tables(elsewhere, experiment))
     return "\n\n".join(parts)
 
 
@@ -288,8 +298,9 @@ def _gain_table(runs: Runs) -> str:
 
 def _late_table(runs: Runs, experiment: Experiment) -> str:
     """Returns by arm what says whether students still learn in the second half, and whether teachers climb."""
-    late, grown = late_slopes(runs, experiment.primary), depth_slopes(runs)
-    gained = gains(runs, "drawn", experiment.primary)
+    sets = experiment.primary or SETS
+    late, grown = late_slopes(runs, sets), depth_slopes(runs)
+    gained = gains(runs, "drawn", sets)
     rows = [
         [
             NAMES[arm],
@@ -303,7 +314,7 @@ def _late_table(runs: Runs, experiment: Experiment) -> str:
     head = [
         "arm",
         "seeds",
-        "gain at depth 4 to 7, points",
+        "gain at depth 4 to 7, points" if experiment.primary else "gain, points",
         "its second half, for 100 steps",
         "depth of contested tasks",
     ]
@@ -424,6 +435,18 @@ def _comparison_table(runs: Runs, strangers: Mapping[int, Run], experiment: Expe
     return f"{title}\n\n{_table(head, rows)}"
 
 
+def _elsewhere_tables(runs: Runs, experiment: Experiment) -> str:
+    """Returns what runs of the same seeds on another machine say, which decide nothing."""
+    machines = {str(run["machine"]["processor"]) for by_seed in runs.values() for run in by_seed.values()}
+    rows: list[list[str]] = []
+    for one in comparisons(runs, {}, experiment):
+        if pairs := one.differences:
+            rows.append([one.name, str(len(pairs)), _points(pairs, one.scale, one.digits)])
+    head = ["comparison", "pairs", "difference, paired"]
+    title = f"**The same seeds on a CPU** ({', '.join(sorted(machines))}; a check, not corrected)"
+    return f"{title}\n\n{_gain_table(runs)}\n\n{_table(head, rows)}\n\n{_run_table(runs, {})}"
+
+
 def _breadth_table(runs: Runs, experiment: Experiment) -> str:
     """Returns the change of the tasks' breadth by arm, and its differences between arms."""
     values = narrowing(runs)
@@ -480,10 +503,10 @@ def _run_table(runs: Runs, strangers: Mapping[int, Run]) -> str:
     everything = [run for by_seed in runs.values() for run in by_seed.values()] + list(strangers.values())
     for run in everything:
         machine = run.get("machine", {})
-        what = " ".join(str(machine[key]) for key in ("processor", "dtype", "cores") if key in machine)
+        what = " ".join(str(machine[key]) for key in ("gpu", "processor", "dtype", "cores") if machine.get(key))
         rows.append([f"{run['arm']}-{run['seed']}", run["commit"][:9], f"{run['hours']:.2f}", what or "not recorded"])
     hours = sum(run["hours"] for run in everything)
-    head = ["run", "commit", "hours of training", "machine, dtype, cores"]
+    head = ["run", "commit", "hours of training", "machine"]
     return f"**Runs: {len(rows)}, {hours:.1f} hours of training in all**\n\n" + _table(head, rows)
 
 
@@ -636,7 +659,8 @@ def main() -> None:
         page = file.read_text(encoding="utf-8")
         before, _, rest = page.partition(BEGIN)
         _, _, after = rest.partition(END)
-        made = tables(runs, strangers, experiment, read(experiment, NUMBERS / "panels")[0])
+        panels, elsewhere = (read(experiment, NUMBERS / folder)[0] for folder in ("panels", "cpu"))
+        made = tables(runs, strangers, experiment, panels, elsewhere)
         file.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{after}", encoding="utf-8")
 
 
