@@ -94,6 +94,7 @@ EXPR = Experiment(
     common=(
         *("run.steps=40", "evals.every=20", "evals.limit=480", "run.keep_every=20"),
         # What the recipe was then: students answered at once.
+        *("game.proposals=8", "game.attempts=12"),
         *("model.prompts=completion", "model.rank=8", "model.alpha=16", "sampling.attempt_tokens=16"),
         *("learning.lr=2e-4", "learning.teacher_lr=3e-5", "learning.imitation=0", "game.references_from=seeds"),
     ),

@@ -11,7 +11,7 @@ RECIPES = (
         # Rates, imitation and references are those of the pilots in docs/reports/THINKING.md; the start has rank 4.
         settings=(
             "model.prompts=work model.rank=4 model.alpha=8 "
-            "game.kinds=expr_o,expr_i game.proposals=8 game.attempts=12 game.min_inputs=8 game.max_inputs=8 "
+            "game.kinds=expr_o,expr_i game.proposals=6 game.attempts=8 game.min_inputs=8 game.max_inputs=8 "
             "game.references=2 game.references_from=all game.teacher_reward=novel "
             "sampling.temperature=1.0 sampling.proposal_tokens=48 sampling.attempt_tokens=160 sampling.batch_rows=128 "
             "learning.lr=1e-4 learning.imitation=0.5 learning.batch_tokens=1024 "
