@@ -121,8 +121,8 @@ class ContinuousBatch:
         self.pace = _GPU if dispatch.on_gpu(bank.masters.device) else _CPU
         self.room = room
         self.longest = max((group.max_tokens for group in groups), default=1)
-        batches = batches or DeviceBatches(model.decoder, bank, 0)
-        self.device = batches.open(self.capacity, room, self.longest, self.pace.steps, limits.cache_tokens)
+        self.batches = batches or DeviceBatches(model.decoder, bank, 0)
+        self.device = self.batches.open(self.capacity, room, self.longest, self.pace.steps, limits.cache_tokens)
 
         # The state of each row on the host.
         self.rows: list[Row | None] = []
@@ -152,6 +152,7 @@ class ContinuousBatch:
             if self.rows:
                 self.device.step(len(self.rows))
             self._admit()
+        self.batches.keep(self.device)
         return self.polls * self.pace.steps
 
     def _take_further(self) -> None:

@@ -26,6 +26,13 @@ from redqueen.engine.sampling.tokens import SamplingTensors, sample_tokens, unif
 from redqueen.records import SamplingParams
 
 
+# A kept batch has room for a multiple of so many tokens a row.
+_ROOM = 128
+
+_Shape = tuple[int, int, int, int, int]
+"""The arguments of a `DeviceBatch` after the bank: rows, room, tokens, steps, tokens of the cache."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlacedPrompt:
     """A prompt, and the rows of the batch that continue it."""
@@ -68,6 +75,7 @@ class DeviceBatch:
 
         `cache_tokens` is how many tokens all rows have together, where keys and values are in pages; 0: any number.
         """
+        self.shape: _Shape = (rows, room, tokens, steps, cache_tokens)
         self.decoder = decoder
         self.bank = bank
         self.capacity = rows
@@ -93,11 +101,6 @@ class DeviceBatch:
 
         recorder = recorded.recorder_of(device) if self.decode.recordable else None
         self.repeat: Callable[[Hashable, Work], None] = Repeater(recorder) if recorder else _just_do
-
-    def clear(self) -> None:
-        """Ends all rows, whatever became of the last ones, so that others can be admitted."""
-        self.cache.end(range(self.capacity))
-        self.count_R.zero_()
 
     def width(self, rows: int) -> int:
         """Returns how many rows are computed for the first `rows` rows: on a GPU a bucket of them."""
@@ -216,10 +219,6 @@ class DeviceBatch:
         self.hidden_RH[:rows] = self.decode(self.token_R[:rows])
 
 
-# A kept batch has room for a multiple of so many tokens a row.
-_ROOM = 128
-
-
 class DeviceBatches:
     """Opens batches, and keeps small ones on a GPU: what was recorded for one serves all later ones of its shape.
 
@@ -233,31 +232,38 @@ class DeviceBatches:
         self._bank = bank
         self._budget = kept_bytes(bank.masters.device) if budget is None else budget
         # The oldest is first.
-        self._kept: dict[tuple[int, ...], DeviceBatch] = {}
+        self._kept: dict[_Shape, DeviceBatch] = {}
 
     def open(self, rows: int, room: int, tokens: int, steps: int, cache_tokens: int = 0) -> DeviceBatch:
         """Returns an empty batch of at least this shape; the arguments are those of a `DeviceBatch`."""
-        # A kept batch has the same shape whichever batch was the first to need it. Its shape decides how products
-        # round, and a resumed run must round as the one that was stopped.
-        shape = (bucket_of(rows), -(-room // _ROOM) * _ROOM, -(-tokens // _ROOM) * _ROOM, steps, cache_tokens)
-        if batch := self._kept.pop(shape, None):
-            batch.clear()
-        elif self._bytes(shape[0], shape[1]) <= self._budget:
-            batch = DeviceBatch(self._decoder, self._bank, *shape)
-        else:
+        shape = _rounded(rows, room, tokens, steps, cache_tokens)
+        if self._bytes(shape) > self._budget:
             return DeviceBatch(self._decoder, self._bank, rows, room, tokens, steps, cache_tokens)
-        self._kept[shape] = batch
-        while sum(self._bytes(*shape[:2]) for shape in self._kept) > self._budget:
-            del self._kept[next(iter(self._kept))]
-        return batch
+        return self._kept.pop(shape, None) or DeviceBatch(self._decoder, self._bank, *shape)
 
-    def _bytes(self, rows: int, room: int) -> int:
+    def keep(self, batch: DeviceBatch) -> None:
+        """Takes a batch back whose rows have all ended, for the next one of its shape. The oldest ones go."""
+        if self._bytes(_rounded(*batch.shape)) > self._budget:
+            return
+        self._kept[batch.shape] = batch
+        while sum(map(self._bytes, self._kept)) > self._budget:
+            del self._kept[next(iter(self._kept))]
+
+    def _bytes(self, shape: _Shape) -> int:
         """Returns the bytes of a batch's keys, values and logits."""
         decoder = self._decoder
         if not isinstance(decoder, Decoder):
             return sys.maxsize
+        rows, room, *_ = shape
         width = 2 * len(decoder.layers) * decoder.kv_heads * decoder.head_size * decoder.dtype.itemsize
         return rows * (room * width + decoder.vocabulary * (torch.float32.itemsize + decoder.dtype.itemsize))
+
+
+def _rounded(rows: int, room: int, tokens: int, steps: int, cache_tokens: int) -> _Shape:
+    """Returns the shape of a kept batch that has room for one of this shape."""
+    # It is the same whichever batch was the first to need it. The shape decides how products round, and a resumed run
+    # must round as the one that was stopped.
+    return bucket_of(rows), -(-room // _ROOM) * _ROOM, -(-tokens // _ROOM) * _ROOM, steps, cache_tokens
 
 
 def kept_bytes(device: torch.device) -> int:

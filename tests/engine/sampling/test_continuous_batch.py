@@ -12,7 +12,7 @@ from torch import Tensor
 from redqueen.config import SamplingConfig
 from redqueen.engine.model.decoder import Decoder
 from redqueen.engine.sampling import device_batch, recorded
-from redqueen.engine.sampling.device_batch import DeviceBatches
+from redqueen.engine.sampling.device_batch import DeviceBatch, DeviceBatches
 from redqueen.engine.sampling.kv_cache import KVCache
 from redqueen.engine.sampling.numba_decode_step import NumbaDecodeStep
 from redqueen.records import Completion, Request
@@ -98,8 +98,8 @@ def test_a_kept_batch_repeats_what_was_recorded_for_earlier_ones_with_the_weight
 
     monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
     recorder = OperationRecorder()
-    monkeypatch.setattr(recorded, "recorder_of", lambda _: recorder)
-    monkeypatch.setattr(device_batch, "kept_bytes", lambda _: 10**8)
+    monkeypatch.setattr(recorded, "recorder_of", lambda device: recorder)
+    monkeypatch.setattr(device_batch, "kept_bytes", lambda device: 10**8)
     kept = tiny_policy("qwen3", sampling=SamplingConfig(batch_rows=19))
     recordings: list[int] = []
     for (asked, seed), texts in zip(rounds, expected, strict=True):
@@ -117,30 +117,49 @@ def _sampled_by(policy: TinyPolicy, requests: list[Request], seed: int) -> list[
     return policy.sample(requests)
 
 
+def test_a_batch_that_was_broken_off_is_not_kept(tiny_policy: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_batch, "kept_bytes", lambda device: 10**8)
+    policy = tiny_policy()
+    requests = crowd(20)
+    expected = policy.sample(requests)
+
+    def stop(index: int, completion: Completion) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        policy.sample(requests, stop)
+    assert all(same(one, other) for one, other in zip(expected, policy.sample(requests), strict=True))
+
+
 def test_kept_batches_stay_within_their_budget(tiny_policy: Build) -> None:
     policy = tiny_policy()
-    one = DeviceBatches(policy.base.decoder, policy.adapters, 10**8)
-    first = one.open(5, 100, 20, 4)
+
+    def again(batches: DeviceBatches, *shape: int) -> DeviceBatch:
+        batch = batches.open(*shape)
+        batches.keep(batch)
+        return batch
+
+    roomy = DeviceBatches(policy.base.decoder, policy.adapters, 10**8)
+    first = again(roomy, 5, 100, 20, 4)
     assert isinstance(first.cache, KVCache)
     # The shape is that of the bucket, so that it does not depend on which batch came first.
     assert (first.capacity, first.cache.keys.shape[3]) == (8, 128)
-    assert one.open(7, 128, 60, 4) is first
-    assert one.open(9, 128, 60, 4) is not first
-    assert one.open(7, 128, 60, 4) is first
+    assert again(roomy, 7, 128, 60, 4) is first
+    assert again(roomy, 9, 128, 60, 4) is not first
+    assert again(roomy, 7, 128, 60, 4) is first
 
     # fp32 keys and values of a token, and its logits twice.
     token = 2 * first.cache.keys[:, 0, :, 0].numel() * 4
-    size = 8 * (128 * token + policy.base.decoder.vocabulary * 8)
-    tight = DeviceBatches(policy.base.decoder, policy.adapters, size)
-    first = tight.open(5, 100, 20, 4)
-    assert tight.open(5, 100, 20, 4) is first
-    # One more token a row, and another room: the first batch goes.
-    assert tight.open(5, 100, 129, 4) is not first
-    assert tight.open(5, 100, 20, 4) is not first
+    tight = DeviceBatches(policy.base.decoder, policy.adapters, 8 * (128 * token + policy.base.decoder.vocabulary * 8))
+    first = again(tight, 5, 100, 20, 4)
+    assert again(tight, 5, 100, 20, 4) is first
+    # One more token a row, and another shape: the first batch goes.
+    assert again(tight, 5, 100, 129, 4) is not first
+    assert again(tight, 5, 100, 20, 4) is not first
     # What is larger than the budget is not kept, and has just the shape that was asked for.
-    large = tight.open(20, 100, 20, 4)
+    large = again(tight, 20, 100, 20, 4)
     assert large.capacity == 20
-    assert tight.open(20, 100, 20, 4) is not large
+    assert again(tight, 20, 100, 20, 4) is not large
 
 
 def test_finished_rows_leave_the_batch(tiny_policy: Build, passes: list[int]) -> None:

@@ -109,6 +109,7 @@ class NoDevice:
 
     def __init__(self, *arguments: Any) -> None:
         self.steps = arguments[5]
+        self.shape = arguments[2:]
         self.rows = 0
         self.pages = None
 
