@@ -25,7 +25,6 @@ from redqueen.engine.sampling.recorded import Repeater, Work, bucket_of
 from redqueen.engine.sampling.tokens import SamplingTensors, sample_tokens, uniforms
 from redqueen.records import SamplingParams
 
-
 # A kept batch has room for a multiple of so many tokens a row.
 _ROOM = 128
 

@@ -252,7 +252,7 @@ def _counted(kind: Kind, detail: str) -> str:
 
 
 MOST_ANSWERS = 3
-"""So many different answers of the example are shown on the overview, the most frequent ones."""
+"""So many different answers of the example are shown: the most frequent ones, a right one among them."""
 
 
 def example(run: LiveRun) -> dict[str, object] | None:
@@ -278,6 +278,11 @@ def _example(run: LiveRun, row: TaskRow, attempts: Sequence[AttemptRow]) -> dict
     counts = Counter((status, answer) for status, _, answer in found)
     # Equal answers stand for one of them: the first one's work is shown.
     works = {(status, answer): work for status, work, answer in reversed(found)}
+    shown = counts.most_common(MOST_ANSWERS)
+    # A right answer is among them if there is one.
+    right = next((each for each in counts.most_common() if each[0][0] == "correct"), None)
+    if right is not None and right not in shown:
+        shown[-1] = right
     return {
         "id": row.id,
         "step": row.step,
@@ -288,10 +293,7 @@ def _example(run: LiveRun, row: TaskRow, attempts: Sequence[AttemptRow]) -> dict
         "answer": kind.recorded_answer(task),
         "solved": sum(attempt.status == "correct" for attempt in attempts),
         "attempts": len(attempts),
-        "answers": [
-            {"status": each[0], "work": works[each], "text": each[1], "count": count}
-            for each, count in counts.most_common(MOST_ANSWERS)
-        ],
+        "answers": [{"status": each[0], "work": works[each], "text": each[1], "count": count} for each, count in shown],
         "more": max(0, len(counts) - MOST_ANSWERS),
     }
 

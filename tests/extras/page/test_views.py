@@ -76,6 +76,20 @@ def test_the_example_shows_the_work_of_an_answer_apart_from_it(watched: Path, tm
     assert {(each["work"], each["text"]) for each in example["answers"]} == {("x = 1\nreturn x + 3", "4")}
 
 
+def test_a_right_answer_is_among_those_of_the_example(watched: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(watched / "first", tmp_path / "run"))
+    archive = sqlite3.connect(run / "run.sqlite")
+    with archive:
+        (last,) = archive.execute("SELECT max(number) FROM attempts").fetchone()
+        assert last >= tasks.MOST_ANSWERS
+        archive.execute("UPDATE attempts SET text = ' ' || number, status = 'wrong'")
+        archive.execute("UPDATE attempts SET status = 'correct' WHERE number = ?", [last])
+    archive.close()
+    example = ask(page(run), "overview")["example"]
+    assert [each["status"] for each in example["answers"]] == ["wrong", "wrong", "correct"]
+    assert example["more"] == last + 1 - tasks.MOST_ANSWERS
+
+
 def test_your_tasks_are_called_yours_wherever_a_task_is_shown(tmp_path: Path) -> None:
     run = LiveRun(archived_tests(tmp_path / "run"))
     assert [(view["fixed"], view["author"]) for view in map(partial(tasks.task_view, run), ("1.0.a", "1.1.a"))] == [
