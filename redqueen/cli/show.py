@@ -120,11 +120,10 @@ def _print_attempts(console: Console, proposed: TaskHistory, prompts: str) -> No
     counts: Counter[tuple[str, str, float | None]] = Counter()
     works: dict[tuple[str, str, float | None], str] = {}
     for attempt in proposed.attempts:
-        written = taken_apart(prompts, kind, attempt.text)
-        answer = answer_text(attempt.text if prompts == "completion" else written.answer or "", kind)
+        work, answer = work_and_answer(prompts, kind, attempt.text)
         key = (attempt.status, _with_reason(answer, attempt), attempt.reward)
         counts[key] += 1
-        works.setdefault(key, written.work)
+        works.setdefault(key, work)
     for key, count in counts.most_common():
         status, answer, reward = key
         style = "green" if status == "correct" else ""
@@ -146,6 +145,14 @@ def _with_reason(answer: str, attempt: AttemptRow) -> str:
     if not attempt.detail:
         return answer
     return f"{answer}{_NEW_LINE if _NEW_LINE in answer else '   '}({printable(attempt.detail)})"
+
+
+def work_and_answer(prompts: str, kind: Kind, text: str) -> tuple[str, str]:
+    """Returns an attempt's work, which most formats have none of, and its answer, in a run with such prompts."""
+    if prompts == "completion":
+        return "", answer_text(text, kind)
+    parts = taken_apart(prompts, kind, text)
+    return parts.work, printable((parts.answer or "").strip("\n").rstrip())
 
 
 def answer_text(text: str, kind: Kind) -> str:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from itertools import chain
 from typing import Any, TypeVar, cast, get_args
 
-from redqueen.cli.show import answer_text
+from redqueen.cli.show import work_and_answer
 from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.extras.page.live_run import LiveRun, UnknownError
@@ -274,7 +274,8 @@ def example(run: LiveRun) -> dict[str, object] | None:
 def _example(run: LiveRun, row: TaskRow, attempts: Sequence[AttemptRow]) -> dict[str, object]:
     kind = find_or_plain(row.kind)
     task = row.task()
-    found = [(attempt.status, *_work_and_answer(run, attempt, row.kind)) for attempt in attempts]
+    prompts = run.config().model.prompts
+    found = [(attempt.status, *work_and_answer(prompts, row.kind, attempt.text)) for attempt in attempts]
     counts = Counter((status, answer) for status, _, answer in found)
     # Equal answers stand for one of them: the first one's work is shown.
     works = {(status, answer): work for status, work, answer in reversed(found)}
@@ -296,15 +297,6 @@ def _example(run: LiveRun, row: TaskRow, attempts: Sequence[AttemptRow]) -> dict
         "answers": [{"status": each[0], "work": works[each], "text": each[1], "count": count} for each, count in shown],
         "more": max(0, len(counts) - MOST_ANSWERS),
     }
-
-
-def _work_and_answer(run: LiveRun, attempt: AttemptRow, kind: Kind) -> tuple[str, str]:
-    """Returns an attempt's work, which most formats have none of, and its answer as `redqueen show` prints it."""
-    prompts = run.config().model.prompts
-    if prompts == "completion":
-        return "", answer_text(attempt.text, kind)
-    parts = taken_apart(prompts, kind, attempt.text)
-    return parts.work, answer_text(parts.answer or "", kind)
 
 
 def task_with_way(run: LiveRun, name: str) -> dict[str, object]:

@@ -73,7 +73,9 @@ class Abduction(TaskKind):
         calls = [number for number, line in enumerate(lines) if number and self._tried(line) is not None]
         place = calls[-1] if calls else 0
         answer = self._tried(lines[place]) if place else self.read_answer(lines[0])
-        work = "\n".join([*lines[:place], *lines[place + 1 :]])
+        # The prompt has the beginning of the first call.
+        first = [f"{self._opening}{lines[0]}"] if place else []
+        work = "\n".join([*first, *lines[1:place], *lines[place + 1 :]])
         return WorkedText(work=work, answer=answer)
 
     def _tried(self, line: str) -> str | None:
