@@ -174,7 +174,7 @@ def _train_new(config: Config, directory: RunDirectory) -> NoReturn:
     """Ends with the exit code of a new run, or of a description if there is one already."""
     check_files(config.model)
     check_rewards(config.game)
-    check_advantage(config)
+    check_advantage(config.advantage_settings)
     # The same command twice must not destroy a run, and it should tell a person how to go on.
     if directory.exists and not directory.unstarted:
         check_same(directory, config)

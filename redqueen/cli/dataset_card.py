@@ -6,7 +6,6 @@ from collections import Counter
 
 from redqueen import __version__
 from redqueen.base.markup import code, plain, yaml_text
-from redqueen.config import Config
 from redqueen.members import about_base
 from redqueen.method.seeds import OWN
 from redqueen.store.dataset.files import FOLDER_FILE, column_table
@@ -17,8 +16,13 @@ from redqueen.tasks.kinds import find_or_plain, is_kind, names_of_languages
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10**9, "n>1M"))
 
 
-def dataset_card(config: Config, selected: TaskSelection, wanted: TaskFilter) -> str:
-    """Returns the card, with the metadata that the Hugging Face hub reads."""
+def dataset_card(
+    selected: TaskSelection, wanted: TaskFilter, *, base: str, recipe: str, players: str, seed: int
+) -> str:
+    """Returns the card, with the metadata that the Hugging Face hub reads.
+
+    `base` is the name of the run's model, `players` says how many members it had.
+    """
     records = selected.records
     run = records[0].run
     own = sum(record.author == OWN for record in records)
@@ -50,9 +54,9 @@ makes a seed file for a new run of it.
 
 ## Where they come from
 
-- recipe {code(config.recipe)}, {config.population.who}
-- seed {config.run.seed}, steps {records[0].step} to {records[-1].step}
-- base model: {about_base(config.model.name)}
+- recipe {code(recipe)}, {players}
+- seed {seed}, steps {records[0].step} to {records[-1].step}
+- base model: {about_base(base)}
 - every program ran three times in a sandbox and gave the same outputs
 - asked for: {asked(wanted)}
 - solve rates are in sample: the student was trained on the task. They are of the student that the task was posed to,

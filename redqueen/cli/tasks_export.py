@@ -66,7 +66,15 @@ def run_tasks_export(
         elif folder:
             (scratch / FOLDER_FILE).parent.mkdir(parents=True, exist_ok=True)
             write_tasks(selected.records, scratch / FOLDER_FILE)
-            (scratch / "README.md").write_text(dataset_card(config, selected, wanted), encoding="utf-8")
+            card = dataset_card(
+                selected,
+                wanted,
+                base=config.model.name,
+                recipe=config.recipe,
+                players=config.population.who,
+                seed=config.run.seed,
+            )
+            (scratch / "README.md").write_text(card, encoding="utf-8")
         else:
             write_tasks(selected.records, scratch)
 
