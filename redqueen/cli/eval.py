@@ -14,7 +14,6 @@ from rich.table import Table
 
 from redqueen.analysis.drawing import HUES, write_figure
 from redqueen.base.intervals import Interval, interval_text
-from redqueen.cli.tables import table_console
 from redqueen.errors import UserError
 from redqueen.evals import contamination, paper
 from redqueen.evals.benchmark import ProblemSet
@@ -24,7 +23,7 @@ from redqueen.evals.scores import Point, Results, curves
 from redqueen.evals.targets import Step
 from redqueen.members.evaluating import EvalOptions, document, evaluate_targets
 from redqueen.run.recording.lines import Lines
-from redqueen.run.recording.plain_console import PlainConsole, TaskReporter
+from redqueen.run.recording.plain_console import PlainConsole, TaskReporter, table_console
 from redqueen.store.directory import RunDirectory, write_json, write_text
 
 # The results as tables for the terminal and as Markdown.

@@ -13,10 +13,10 @@ from pathlib import Path
 from redqueen import __version__, extras
 from redqueen.base.markup import code, plain, yaml_text
 from redqueen.cli.pushing import hub, push
-from redqueen.cli.tables import table_console
 from redqueen.errors import UserError
 from redqueen.members import about_base
 from redqueen.method.seeds import OWN
+from redqueen.run.recording.plain_console import table_console
 from redqueen.store.allowed import check_kind
 from redqueen.store.dataset.files import FOLDER_FILE, FORMATS, column_table, require_arrow, write_tasks
 from redqueen.store.dataset.rows import TaskFilter, TaskRecord, TaskSelection, read_tasks, select
