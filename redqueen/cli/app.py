@@ -18,7 +18,7 @@ from redqueen import __version__
 from redqueen.base.machine import set_library_defaults
 from redqueen.base.optional import TRAINING, missing
 from redqueen.cli import examples
-from redqueen.cli.app_runs import runs
+from redqueen.cli.app_runs import describe, runs
 from redqueen.cli.options import (
     SETTINGS,
     AsJson,
@@ -30,7 +30,6 @@ from redqueen.cli.options import (
     add_commands,
     say_loading,
 )
-from redqueen.cli.resume import describe
 from redqueen.config import Config, ConfigError
 from redqueen.config.files import is_settings
 from redqueen.config.recipes import check_repeats, configure, recipe_for, settings_of
