@@ -12,10 +12,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from redqueen.analysis.compare import compare, rarefaction_charts
+from redqueen.analysis.compare import (
+    BUDGET_HEAD,
+    Budget,
+    Quantity,
+    budget_rows,
+    compare,
+    quantity_rows,
+    rarefaction_charts,
+    run_row,
+)
 from redqueen.analysis.compare.arms import Arm, runs_of
 from redqueen.analysis.compare.charts import GAIN, QUESTIONS, ArmCurve, Chart, answering, charts, gain_charts
-from redqueen.analysis.compare.summary import BUDGET_HEAD, Budget, Quantity, budget_rows, quantity_rows, run_row
 from redqueen.analysis.drawing import HUES, write
 from redqueen.errors import UserError
 from redqueen.extras.page.comparison import comparison_page
