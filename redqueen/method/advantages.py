@@ -66,9 +66,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "reinforce_plus_plus_baseline": reinforce_plus_plus_baseline,
     "grpo": lambda graded, _: _by_group(graded, grpo),
     "rloo": lambda graded, _: _by_group(graded, rloo),
-    "passk": lambda graded, settings: passk(
-        graded, reinforce_plus_plus_baseline(graded, settings), settings.learning.pass_k
-    ),
+    "passk": lambda graded, by: passk(graded, reinforce_plus_plus_baseline(graded, by), by.learning.pass_k),
 }
 
 
