@@ -23,7 +23,7 @@ import torch
 from benchmarks.report import Report, finish, log
 from redqueen.base import streams
 from redqueen.base.futures import finished
-from redqueen.config import Config, PlaySettings
+from redqueen.config import PlaySettings
 from redqueen.config.recipes import recipe
 from redqueen.engine.adapters import Adapter, Factors
 from redqueen.engine.model.base import BaseFacts
@@ -173,7 +173,8 @@ class _Verdicts:
 class _LargeLeague(Trainer):
     """A run whose members are everywhere else: all of the trainer but its policy and its verifier."""
 
-    def __init__(self, config: Config, seeds: Sequence[Task], directory: RunDirectory) -> None:
+    def __init__(self, seeds: Sequence[Task], directory: RunDirectory) -> None:
+        config = directory.config()
         players = cast(Policy, _Texts(config.play_settings, seeds))
         base = BaseFacts(name="none", fingerprint="", device="cpu", dtype="float32")
         super().__init__(config, players, base, cast(Verifier, _Verdicts(config.run.seed)), directory)
@@ -211,7 +212,7 @@ def run_bench_large_league(members: int, proposals: int, steps: int, profile: bo
     with TemporaryDirectory(prefix="redqueen-bench-") as scratch:
         directory = RunDirectory(Path(scratch) / "run")
         directory.create(config, {})
-        league = _LargeLeague(config, seeds, directory)
+        league = _LargeLeague(seeds, directory)
         for step in range(1, steps + 1):
             log(f"step {step} ...")
             if profile:

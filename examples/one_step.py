@@ -147,7 +147,7 @@ def play(step: int, ratings: Ratings, references: list[Task], policy: Policy, ve
     # 4. Learn. A text's advantage is, in short, its reward less its group's mean, in units of its role's deviation
     # (`method/advantages.py` has the exact rule): texts that did better than their neighbours become likelier, the
     # others less likely. One update moves all members at once, each by its own texts and its own optimizer.
-    updates = policy.update(advantages(graded, CONFIG))
+    updates = policy.update(advantages(graded, CONFIG.advantage_settings))
 
     # 5. Rate. A match is won against the level of the step, so both sides can win whatever that level is.
     rates = {match.id: {"code_o": solve_rates[match.id]} for match in matches if solve_rates[match.id]}

@@ -15,6 +15,7 @@ PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
 def test_every_file_that_a_page_names_is_there(page: Path) -> None:
     named = set(re.findall(r"`((?:[\w.-]+/)*[\w-]+(?:\.py|/))`", page.read_text()))
     roots = (
+        page.parent,
         REPOSITORY,
         REPOSITORY / "redqueen",
         REPOSITORY / "redqueen" / "engine",

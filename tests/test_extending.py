@@ -129,7 +129,7 @@ def test_a_reward() -> None:
 def test_an_advantage() -> None:
     snippet("advantage")
     config = Config().override(["learning.advantage=w_reinforce", "learning.positive_weight=0.1"])
-    check_advantage(config)
+    check_advantage(config.advantage_settings)
 
     def graded(role: Role, status: Status, reward: float) -> GradedRollout:
         rollout = replace(probe_attempt(Verdict(status)).rollout, role=role, group=role)
@@ -137,7 +137,7 @@ def test_an_advantage() -> None:
 
     batch = [graded("student", status, -0.5) for status in ("wrong", "malformed", "timeout")]
     batch += [graded("student", "correct", 1.0), graded("teacher", "valid", 1.0), graded("teacher", "valid", 0.0)]
-    assert [sample.advantage for sample in advantages(batch, config)] == [-1, -1, -1, 0.1, 1, -1]
+    assert [sample.advantage for sample in advantages(batch, config.advantage_settings)] == [-1, -1, -1, 0.1, 1, -1]
 
 
 def test_a_prompt_format(seed_tasks: dict[Kind, list[Task]]) -> None:

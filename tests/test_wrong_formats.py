@@ -9,9 +9,9 @@ import pytest
 
 import redqueen
 from redqueen.cli.app import _start, memory_size
-from redqueen.cli.tables import table_console
 from redqueen.config import Config, ConfigError
 from redqueen.errors import UserError
+from redqueen.run.recording.plain_console import table_console
 from redqueen.store.dataset.files import read_rows
 
 ROW = '{"program": "def f(x): return x", "inputs": ["1"]}\n'

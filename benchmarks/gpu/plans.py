@@ -41,8 +41,9 @@ def gpu(base: str, free: float = 0) -> Machine:
     )
 
 
-def plan(config: Config, base: str, card: int) -> Fit | None:
-    """Returns how a run is made to fit on a card of so many GB; None if it does not fit."""
+def plan(base: str, card: int, *overrides: str) -> Fit | None:
+    """Returns how `on_a_gpu(*overrides)` is made to fit on a card of so many GB; None if it does not fit."""
+    config = on_a_gpu(*overrides)
     try:
         return fit(
             config,
@@ -67,7 +68,7 @@ def table() -> list[dict[str, Any]]:
 
 def _row(rank: int, base: str, card: int) -> dict[str, Any]:
     """Returns the plan for one base on one card; nothing if it does not fit."""
-    found = plan(on_a_gpu(f"model.rank={rank}"), base, card)
+    found = plan(base, card, f"model.rank={rank}")
     if found is None:
         return {}
     batches = found.config

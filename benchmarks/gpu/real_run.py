@@ -17,7 +17,6 @@ from pathlib import Path
 from benchmarks.gpu.clock import device_for, reserved_gb
 from benchmarks.gpu.output import folder, say, seconds_left
 from redqueen.api import Run
-from redqueen.config import Config
 from redqueen.config.recipes import configure
 from redqueen.engine.memory.estimate import items, total
 from redqueen.engine.memory.fit import fit
@@ -84,8 +83,7 @@ def run_real(device: str, *, tiny: bool) -> None:
     quiet_libraries()
     with tempfile.TemporaryDirectory() as parent:
         path = Path(parent) / "run"
-        config = _configured(device, tiny=tiny)
-        planned = _planned(config)
+        planned = _planned(device, tiny=tiny)
         told = _Told()
         began = time.perf_counter()
         run = Run.train("overnight", _settings(device, _FIRST, tiny=tiny), path=path, recorders=[told])
@@ -120,13 +118,10 @@ def _settings(device: str, steps: int, *, tiny: bool) -> dict[str, object]:
     return {**(_TINY if tiny else {}), "model.device": device, "run.steps": steps, **own}
 
 
-def _configured(device: str, *, tiny: bool) -> Config:
-    settings = _settings(device, _FIRST, tiny=tiny)
-    return configure(["overnight", *(f"{key}={value}" for key, value in settings.items())])
-
-
-def _planned(config: Config) -> float:
+def _planned(device: str, *, tiny: bool) -> float:
     """Returns the GB that are planned for the run."""
+    settings = _settings(device, _FIRST, tiny=tiny)
+    config = configure(["overnight", *(f"{key}={value}" for key, value in settings.items())])
     machine = this_machine(config.model)
     lengths = prompt_lengths(config.play_settings, token_counter(config.model))
     return round(total(items(fit(config, machine, lengths, config.capacity).demand)) / 1e9, 2)

@@ -18,7 +18,7 @@ from redqueen import __version__
 from redqueen.base.machine import set_library_defaults
 from redqueen.base.optional import TRAINING, missing
 from redqueen.cli import examples
-from redqueen.cli.app_runs import runs
+from redqueen.cli.app_runs import describe, runs
 from redqueen.cli.options import (
     SETTINGS,
     AsJson,
@@ -30,7 +30,6 @@ from redqueen.cli.options import (
     add_commands,
     say_loading,
 )
-from redqueen.cli.resume import describe
 from redqueen.config import Config, ConfigError
 from redqueen.config.files import is_settings
 from redqueen.config.recipes import check_repeats, configure, recipe_for, settings_of
@@ -174,7 +173,7 @@ def _train_new(config: Config, directory: RunDirectory) -> NoReturn:
     """Ends with the exit code of a new run, or of a description if there is one already."""
     check_files(config.model)
     check_rewards(config.game)
-    check_advantage(config)
+    check_advantage(config.advantage_settings)
     # The same command twice must not destroy a run, and it should tell a person how to go on.
     if directory.exists and not directory.unstarted:
         check_same(directory, config)

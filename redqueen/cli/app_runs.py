@@ -12,7 +12,10 @@ import typer
 from redqueen.cli import examples
 from redqueen.cli.options import AsJson, AsOf, LoadPlugins, Member, OfKind, Plugins, Push, Run, Unsafe, say_loading
 from redqueen.errors import UserError
+from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.store.allowed import Permissions
+from redqueen.store.directory import RunDirectory, occupied
+from redqueen.store.files import quoted
 
 runs = typer.Typer()
 
@@ -46,7 +49,6 @@ def export(
     The card says how to load, serve and publish it. A member that was replaced can be written as long as a checkpoint
     from its life is kept (run.keep_every=1 keeps all).
     """
-    from redqueen.store.directory import RunDirectory, occupied
     from redqueen.store.lineage import check_name
 
     # These answers come at once; what follows imports torch.
@@ -58,7 +60,6 @@ def export(
     from redqueen.cli.pushing import push as publish
     from redqueen.members.exporting import export as write
     from redqueen.run.recording.lines import Lines
-    from redqueen.run.recording.plain_console import PlainConsole
 
     console = PlainConsole(soft_wrap=True)
     library = hub(push)
@@ -219,7 +220,6 @@ def _check_member(targets: list[str], name: str) -> None:
     """Raises RunError if a member never lived in one of these runs: before torch is imported, which takes seconds."""
     if name in ("students", "all"):
         return
-    from redqueen.store.directory import RunDirectory
     from redqueen.store.lineage import check_name
 
     for target in targets:
@@ -283,3 +283,31 @@ def tasks_import(
     from redqueen.cli.tasks_import import run_tasks_import
 
     raise typer.Exit(run_tasks_import(file, out, unsafe=unsafe_no_isolation))
+
+
+def describe(directory: RunDirectory, asked: int | None = None) -> int:
+    """Prints what is in a run directory and what can be done with it; returns 0 if the run is complete, else 1.
+
+    `asked` is the number of steps that a resume asked for and that are done already.
+    """
+    console = PlainConsole(soft_wrap=True)
+    path = quoted(directory.path)
+    config = directory.config()
+    saved = directory.saved()
+    # What has no checkpoint is not done: a resume would play it again.
+    done = saved[-1] if saved else 0
+    steps = config.run.steps
+    console.print(
+        f"{directory.path} holds a run of '{config.recipe}' with {done} of {steps} steps done; nothing was changed."
+    )
+    if asked is not None and asked < done:
+        console.print(
+            f"  --steps {asked} asks for fewer than are done: a run can only go on. redqueen eval {path} --step N"
+        )
+        console.print("                evaluates an earlier checkpoint")
+    if done < steps and saved:
+        console.print(f"  resume:       redqueen train --resume {path}")
+    if saved:
+        console.print(f"  extend:       redqueen train --resume {path} --steps {max(done, steps) + 10}")
+    console.print(f"  start again:  add --run runs/ANOTHER to the command, or move {path} away")
+    return 0 if done >= steps else 1

@@ -3,35 +3,169 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from matplotlib.figure import Figure
 from rich.console import Console
+from rich.table import Table
 
 from redqueen.analysis.drawing import HUES, write_figure
-from redqueen.base.intervals import interval_text
-from redqueen.cli.eval_table import (
-    Cells,
-    markdown,
-    member_table,
-    notes,
-    paper_table,
-    percent,
-    rich_table,
-    weakest_lines,
-)
-from redqueen.cli.tables import table_console
+from redqueen.base.intervals import Interval, interval_text
 from redqueen.errors import UserError
 from redqueen.evals import contamination, paper
-from redqueen.evals.paper import row_title
+from redqueen.evals.benchmark import ProblemSet
+from redqueen.evals.paper import cell, columns, cut_off, row_title, tokens
+from redqueen.evals.runner import Plan
 from redqueen.evals.scores import Point, Results, curves
 from redqueen.evals.targets import Step
 from redqueen.members.evaluating import EvalOptions, document, evaluate_targets
 from redqueen.run.recording.lines import Lines
-from redqueen.run.recording.plain_console import PlainConsole, TaskReporter
+from redqueen.run.recording.plain_console import PlainConsole, TaskReporter, table_console
 from redqueen.store.directory import RunDirectory, write_json, write_text
+
+# The results as tables for the terminal and as Markdown.
+
+Cells = list[list[str]]
+
+
+def paper_table(results: Results) -> Cells:
+    """Returns the paper's table with its head, and below it what the columns cost."""
+    paper_columns = columns(results)
+    # A column of a run's mean names the run, and its best and worst member follow it.
+    head = [
+        f"{column.target} {column.title}" if column.kind == "mean" else column.title.strip() for column in paper_columns
+    ]
+    rows = [["%", *head]]
+    for name in results.columns():
+        rows.append([row_title(results, name), *(percent(cell(results, name, column)) for column in paper_columns)])
+    shares = [cut_off(results, column) for column in paper_columns]
+    rows.append(["cut off", *("-" if share is None else f"{100 * share:.1f}" for share in shares)])
+    rows.append(["tokens", *(f"{tokens(results, column):,}" for column in paper_columns)])
+    return rows
+
+
+def member_table(results: Results) -> Cells:
+    """Returns a row for each entrant with its score in each column, and its parts and costs."""
+    head = ["%", *(row_title(results, column) for column in results.columns())]
+    part_names = [(name, part) for name, cells in results.cells.items() for part in cells[0].parts]
+    # With several samples a member may solve more by trying more often: RL may sharpen what it can do already.
+    passes = [(name, k) for name, cells in results.cells.items() for k in cells[0].pass_at if k in (4, 16)]
+    # Two benchmarks may have parts of one name, as the reserved programs and a run's own tasks do.
+    times = Counter(part for _, part in part_names)
+    parts = [f"{name} {part}" if times[part] > 1 else part for name, part in part_names]
+    rows = [[*head, *(f"{name} pass@{k}" for name, k in passes), *parts]]
+    for number, entry in enumerate(results.entries):
+        row = [entry.label]
+        for column in results.columns():
+            rate = results.rate(column, number)
+            row.append(f"{100 * rate.mean:.1f}" if rate else "-")
+        for name, k in passes:
+            passed = results.cells[name][number].pass_at.get(k)
+            row.append("-" if passed is None else f"{100 * passed:.1f}")
+        for name, part in part_names:
+            right, judged = results.cells[name][number].parts.get(part, (0, 0))
+            row.append(f"{right}/{judged}")
+        rows.append(row)
+    return rows
+
+
+def percent(interval: Interval | None) -> str:
+    """Formats a rate in per cent with its interval: `43.0 [35, 51]`."""
+    if interval is None:
+        return "-"
+    ends = "" if interval.low is None or interval.high is None else f" [{_bounds(interval)}]"
+    return f"{100 * interval.mean:.1f}{ends}"
+
+
+def _bounds(interval: Interval) -> str:
+    ends = (100 * (interval.low or 0), 100 * (interval.high or 0))
+    # Two members that are nearly alike give an interval within one point.
+    digits = 1 if f"{ends[0]:.0f}" == f"{ends[1]:.0f}" else 0
+    return ", ".join(f"{end:.{digits}f}" for end in ends)
+
+
+def weakest_lines(results: Results) -> list[str]:
+    """Returns a sentence on the weakest member of each run against each single adapter: computed, with its interval."""
+    sentences: list[str] = []
+    groups = results.groups()
+    singles = [entries[0] for entries in groups.values() if len(entries) == 1]
+    for target, entries in groups.items():
+        if len(entries) == 1:
+            continue
+        for baseline in singles:
+            difference = results.weakest_against(entries, baseline)
+            if difference is None:
+                continue
+            ends = (
+                "no interval"
+                if difference.low is None
+                else f"95 % interval {_points(difference.low)} to {_points(difference.high)}"
+            )
+            # Never "is below": the least of several noisy scores is low by itself, and the least of redrawn ones lower.
+            verdict = "is above" if difference.above else "is not shown to be above"
+            sentences.append(
+                f"The weakest member of {target} {verdict} {results.entries[baseline].label} "
+                f"({results.overall()}: {_points(difference.mean)} points, {ends})."
+            )
+    return sentences
+
+
+def _points(value: float | None) -> str:
+    return f"{100 * (value or 0):+.1f}"
+
+
+def notes(benchmarks: Sequence[ProblemSet], plan: Plan) -> list[str]:
+    """Returns how it was measured, in lines: sampling, the form of prompts and the data of each benchmark."""
+    how = "greedy" if plan.temperature == 0 else f"temperature {plan.temperature:g}"
+    count = "1 answer" if plan.samples == 1 else f"{plan.samples} answers"
+    lines = [
+        f"{how}, {count} to each problem, prompts: {plan.template}. [..]: 95 % bootstrap intervals, of an adapter over "
+        "problems, of a mean over the members of the run. Best and worst are chosen on these problems."
+    ]
+    for loaded in benchmarks:
+        benchmark = loaded.benchmark
+        form = benchmark.form(plan.template)
+        lines.append(
+            f"{benchmark.title}: {len(loaded.problems)} of {benchmark.source.rows} problems, {form}, at most "
+            f"{plan.sampling(benchmark).max_tokens} tokens; {loaded.origin}, sha256 {loaded.sha256[:16]}"
+        )
+    return lines
+
+
+def rich_table(cells: Cells) -> Table:
+    """Returns cells as a table of the terminal."""
+    table = Table(box=None, pad_edge=False)
+    for number, name in enumerate(cells[0]):
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    for row in cells[1:]:
+        table.add_row(*row)
+    return table
+
+
+def markdown_table(cells: Cells) -> str:
+    """Returns cells as a table of Markdown."""
+    lines = [f"| {' | '.join(row)} |" for row in cells]
+    lines.insert(1, "|---" + "|---:" * (len(cells[0]) - 1) + "|")
+    return "\n".join(lines)
+
+
+def markdown(results: Results, plan: Plan, sentences: Sequence[str]) -> str:
+    """Returns the results as a page of Markdown, with the first prompt of each benchmark as the model reads it."""
+    blocks = ["# Evaluation", markdown_table(paper_table(results)), *sentences]
+    blocks += ["## Every adapter", markdown_table(member_table(results))]
+    blocks += ["## How it was measured", "\n".join(f"- {line}" for line in notes(results.benchmarks, plan))]
+    blocks.append("## The first prompt of each benchmark")
+    for loaded in results.benchmarks:
+        benchmark = loaded.benchmark
+        prompt = benchmark.pose(loaded.problems[0], benchmark.form(plan.template))
+        how = "one message" if prompt.chat else "text to go on with"
+        # Four backticks, because prompts hold fences of three.
+        blocks.append(f"{benchmark.title} ({how}):\n\n````text\n{prompt.text}{prompt.prefix}\n````")
+    return "\n\n".join(blocks) + "\n"
+
 
 # The learning curves of an evaluation as a table, as plain data and as a figure.
 

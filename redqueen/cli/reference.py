@@ -11,13 +11,13 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from redqueen.cli.tables import table_console
 from redqueen.config import Config
 from redqueen.config.files import is_settings, write_settings
 from redqueen.config.keys import FIRST, Key, describe, unknown_key
 from redqueen.config.recipes import RECIPES, recipe
 from redqueen.errors import UserError
 from redqueen.plugins import load
+from redqueen.run.recording.plain_console import table_console
 from redqueen.store.files import quoted
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from redqueen.cli.tables import table_console
 from redqueen.errors import UserError
 from redqueen.members.question import write_question
 from redqueen.method.prompts import taken_apart
 from redqueen.records import Kind
+from redqueen.run.recording.plain_console import table_console
 from redqueen.store.allowed import NOTHING, Permissions, check_kind, playable
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import BANK, AttemptRow, written_by

@@ -6,19 +6,147 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from redqueen import extras
-from redqueen.cli.dataset_card import asked, dataset_card, left_out
+from redqueen import __version__, extras
+from redqueen.base.markup import code, plain, yaml_text
 from redqueen.cli.pushing import hub, push
-from redqueen.cli.tables import table_console
 from redqueen.errors import UserError
+from redqueen.members import about_base
+from redqueen.method.seeds import OWN
+from redqueen.run.recording.plain_console import table_console
 from redqueen.store.allowed import check_kind
-from redqueen.store.dataset.files import FOLDER_FILE, FORMATS, require_arrow, write_tasks
-from redqueen.store.dataset.rows import TaskFilter, read_tasks, select
+from redqueen.store.dataset.files import FOLDER_FILE, FORMATS, column_table, require_arrow, write_tasks
+from redqueen.store.dataset.rows import TaskFilter, TaskRecord, TaskSelection, read_tasks, select
 from redqueen.store.directory import RunDirectory
 from redqueen.store.files import damage_of
+from redqueen.tasks.kinds import find_or_plain, is_kind, names_of_languages
+
+# The card of a folder of exported tasks: what they are, where they come from, and how to use them safely.
+
+# The classes that the hub knows, by the number of rows that each ends before.
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10**9, "n>1M"))
+
+
+def dataset_card(
+    selected: TaskSelection, wanted: TaskFilter, *, base: str, recipe: str, players: str, seed: int
+) -> str:
+    """Returns the card, with the metadata that the Hugging Face hub reads.
+
+    `base` is the name of the run's model, `players` says how many members it had.
+    """
+    records = selected.records
+    run = records[0].run
+    own = sum(record.author == OWN for record in records)
+    given = (
+        f"\n\n{own} of them no model wrote: they are the tasks that the run was given (`author` is `{OWN}`)."
+        if own
+        else ""
+    )
+    return f"""{_metadata(run, len(records))}
+# Tasks of the run {plain(run)}
+
+{len(records)} small Python tasks with their outputs and solve rates. A language model wrote them while it was
+trained by co-evolution with [Red Queen](https://arxiv.org/abs/2605.16727) {__version__}: teachers write tasks, and
+students solve them.{given}
+
+**A model wrote these programs, and not all were read. Run them in a sandbox only**, such as `redqueen verify`.
+Inputs and outputs are Python literals: read them with `ast.literal_eval`, never with `eval`.
+
+## Load
+
+```python
+from datasets import load_dataset
+
+tasks = load_dataset("PATH/OF/THIS/FOLDER", split="train")
+```
+
+or `pandas.read_parquet("{FOLDER_FILE}")`. `redqueen tasks import PATH/OF/THIS/FOLDER --out SEEDS.txt`
+makes a seed file for a new run of it.
+
+## Where they come from
+
+- recipe {code(recipe)}, {players}
+- seed {seed}, steps {records[0].step} to {records[-1].step}
+- base model: {about_base(base)}
+- every program ran three times in a sandbox and gave the same outputs
+- asked for: {asked(wanted)}
+- solve rates are in sample: the student was trained on the task. They are of the student that the task was posed to,
+  as it was then
+
+| kind | what a student has to do | tasks | mean solve rate |
+|---|---|---|---|
+{_kinds(records)}
+
+Of {selected.total} valid tasks of the run, these are not here: {left_out(selected)}.
+
+## Columns
+
+{column_table()}
+
+## Licence
+
+None is given. Choose one when you publish this folder, and add it to the head of this file (`license: ...`); the base
+model's licence may say something about its outputs.
+"""
+
+
+def asked(wanted: TaskFilter) -> str:
+    """Returns which tasks were asked for, in words."""
+    conditions = [wanted.kind or "all kinds"]
+    if wanted.solve_rate is not None:
+        conditions.append(f"solve rate from {wanted.solve_rate[0]:g} to {wanted.solve_rate[1]:g}")
+    if wanted.distinct:
+        conditions.append("one task of each kind and shape (programs alike up to names and constants)")
+    return "; ".join(conditions)
+
+
+def left_out(selected: TaskSelection) -> str:
+    """Returns how many tasks were left out, and why."""
+    reasons: list[str] = []
+    if selected.filtered:
+        reasons.append(f"{_are(selected.filtered, 'was', 'were')} not asked for")
+    if selected.repeated:
+        repeats = _are(selected.repeated, "repeats", "repeat")
+        reasons.append(f"{repeats} the program of another, up to names and constants")
+    alike = _are(selected.reserved, "is", "are")
+    reasons.append(f"{alike} similar to a reserved program, which models are only measured on")
+    return ", ".join(reasons)
+
+
+def _are(count: int, one: str, many: str) -> str:
+    """Returns a number and the verb that agrees with it."""
+    return f"{count} {one if count == 1 else many}"
+
+
+def _metadata(run: str, count: int) -> str:
+    """Returns the header that the hub reads. It names no licence: only who publishes the tasks can choose one."""
+    size = next(name for limit, name in _SIZES if count < limit)
+    return f"""---
+pretty_name: {yaml_text(f"Tasks of the run {run}")}
+task_categories: [text-generation]
+language: [code]
+tags: [redqueen, populora, code, synthetic]
+size_categories: [{size}]
+configs:
+- config_name: default
+  data_files:
+  - split: train
+    path: {FOLDER_FILE}
+---"""
+
+
+def _kinds(records: tuple[TaskRecord, ...]) -> str:
+    counts = Counter(record.kind for record in records)
+    lines: list[str] = []
+    played = names_of_languages(kind for kind in counts if is_kind(kind))
+    for kind in dict.fromkeys([*played, *sorted(counts)]):
+        rates = [record.solve_rate for record in records if record.kind == kind and record.solve_rate is not None]
+        mean = f"{sum(rates) / len(rates):.2f}" if rates else "-"
+        lines.append(f"| {code(kind)} | {find_or_plain(kind).title} | {counts[kind]} | {mean} |")
+    return "\n".join(lines)
 
 
 def run_tasks_export(
@@ -66,7 +194,15 @@ def run_tasks_export(
         elif folder:
             (scratch / FOLDER_FILE).parent.mkdir(parents=True, exist_ok=True)
             write_tasks(selected.records, scratch / FOLDER_FILE)
-            (scratch / "README.md").write_text(dataset_card(config, selected, wanted), encoding="utf-8")
+            card = dataset_card(
+                selected,
+                wanted,
+                base=config.model.name,
+                recipe=config.recipe,
+                players=config.population.who,
+                seed=config.run.seed,
+            )
+            (scratch / "README.md").write_text(card, encoding="utf-8")
         else:
             write_tasks(selected.records, scratch)
 

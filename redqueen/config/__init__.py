@@ -31,6 +31,7 @@ from redqueen.tasks.kinds import find_or_plain
 __all__ = [
     "AUTO_TARGETS",
     "BUNDLED",
+    "AdvantageSettings",
     "ClusterConfig",
     "Config",
     "ConfigError",
@@ -149,6 +150,11 @@ class Config(Section):
         return EngineSettings(model=self.model, sampling=self.sampling, learning=self.learning)
 
     @property
+    def advantage_settings(self) -> AdvantageSettings:
+        """What rewards become advantages by."""
+        return AdvantageSettings(game=self.game, learning=self.learning)
+
+    @property
     def evolution_settings(self) -> EvolutionSettings:
         """What members are ranked and replaced by."""
         return EvolutionSettings(league=self.league, evolution=self.evolution, seed=self.run.seed)
@@ -238,6 +244,14 @@ class EngineSettings:
     model: ModelConfig
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
     learning: LearningConfig = field(default_factory=LearningConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdvantageSettings:
+    """The settings that rewards become advantages by."""
+
+    game: GameConfig
+    learning: LearningConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

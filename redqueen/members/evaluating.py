@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from redqueen.base.intervals import Interval
-from redqueen.config import Config, ModelConfig
+from redqueen.config import ModelConfig
 from redqueen.engine.model.base import fingerprint_of, load
 from redqueen.engine.model.source import chat_fault, read_tokenizer
 from redqueen.errors import ModelError, UserError
@@ -131,7 +131,11 @@ def evaluate_targets(
         loaded = load_benchmarks(names, config.play_settings, verifier, wanted.data, wanted.limit)
         if own:
             loaded.append(load_own(config.play_settings, verifier, own, wanted.limit))
-        config = _fitted(config, loaded, wanted, len(entrants), listener)
+        longest = max(wanted.max_tokens or one.benchmark.max_tokens for one in loaded)
+        fitted = fit(config.with_values("sampling", attempt_tokens=longest), len(entrants), listener)
+        # What else `fit` knows is about training. The run's own limit stays: the reserved programs go by it.
+        config = config.with_values("sampling", batch_rows=fitted.sampling.batch_rows)
+        config = config.model_copy(update={"model": fitted.model})
         template = wanted.template or form_of(config.model.prompts)
         _check_chat(config.model, loaded, template)
         base = load(config.model)
@@ -182,17 +186,6 @@ def _asked(
         if any(entrant.own is not None for entrant in entrants):
             listener.note(f"only the reserved programs are asked: {error}")
         return [benchmark.NAME], ()
-
-
-def _fitted(
-    config: Config, loaded: Sequence[ProblemSet], wanted: EvalOptions, members: int, listener: Listener
-) -> Config:
-    """Returns the configuration with as many workers and rows as fit into memory with the longest answers."""
-    longest = max(wanted.max_tokens or one.benchmark.max_tokens for one in loaded)
-    fitted = fit(config.with_values("sampling", attempt_tokens=longest), members, listener)
-    # What else `fit` knows is about training. The run's own limit stays: the reserved programs go by it.
-    config = config.with_values("sampling", batch_rows=fitted.sampling.batch_rows)
-    return config.model_copy(update={"model": fitted.model})
 
 
 def _check_chat(model: ModelConfig, loaded: Sequence[ProblemSet], template: Template) -> None:

@@ -12,12 +12,12 @@ from math import comb
 from statistics import fmean, stdev
 
 from redqueen import plugins
-from redqueen.config import Config, ConfigError, GameConfig
+from redqueen.config import AdvantageSettings, ConfigError, GameConfig
 from redqueen.method.rewards import is_well_formed
 from redqueen.records import GradedRollout, Role, Sample
 
-Estimator = Callable[[Sequence[GradedRollout], Config], Sequence[float]]
-"""(graded, config) -> one advantage for each text, in the order of `graded`.
+Estimator = Callable[[Sequence[GradedRollout], AdvantageSettings], Sequence[float]]
+"""(graded, settings) -> one advantage for each text, in the order of `graded`.
 
 `graded` is all that a step's members are paid for, both roles. Texts with the same `rollout.group` are a group: a
 student's attempts at one task, or a teacher's proposals of one kind in one match.
@@ -26,7 +26,7 @@ GroupEstimator = Callable[[Sequence[float]], Sequence[float]]
 """The rewards of a group -> their advantages."""
 
 
-def reinforce_plus_plus_baseline(graded: Sequence[GradedRollout], config: Config) -> list[float]:
+def reinforce_plus_plus_baseline(graded: Sequence[GradedRollout], settings: AdvantageSettings) -> list[float]:
     """Returns (r - b) / rms: b is the group's baseline, rms the root mean square of r - b over the role's texts.
 
     REINFORCE++ with a baseline (Hu et al. 2025, arXiv:2501.03262). `_baseline` says what b is.
@@ -34,7 +34,7 @@ def reinforce_plus_plus_baseline(graded: Sequence[GradedRollout], config: Config
     values = [0.0] * len(graded)
     for places in _groups(graded).values():
         group = [graded[place] for place in places]
-        baseline = _baseline(group, config.game)
+        baseline = _baseline(group, settings.game)
         for place, item in zip(places, group, strict=True):
             values[place] = _or_zero(item.reward - baseline)
     # Each role is divided by its own deviation, because teachers and students are paid on different scales.
@@ -66,20 +66,20 @@ ESTIMATORS: dict[str, Estimator] = {
     "reinforce_plus_plus_baseline": reinforce_plus_plus_baseline,
     "grpo": lambda graded, _: _by_group(graded, grpo),
     "rloo": lambda graded, _: _by_group(graded, rloo),
-    "passk": lambda graded, config: passk(graded, reinforce_plus_plus_baseline(graded, config), config.learning.pass_k),
+    "passk": lambda graded, by: passk(graded, reinforce_plus_plus_baseline(graded, by), by.learning.pass_k),
 }
 
 
-def advantages(graded: Sequence[GradedRollout], config: Config) -> list[Sample]:
+def advantages(graded: Sequence[GradedRollout], settings: AdvantageSettings) -> list[Sample]:
     """Returns the samples to learn from, in the order of `graded`.
 
     A correct attempt's advantage is multiplied by `learning.positive_weight`; then `learning.imitation` adds to it.
     Raises ConfigError if an estimator of the user's own gives no finite number for each text.
     """
-    learning = config.learning
+    learning = settings.learning
     name = learning.advantage
     estimator: Estimator = ESTIMATORS[name] if name in ESTIMATORS else plugins.find("advantage", name)
-    values = _checked(name, estimator(graded, config), len(graded))
+    values = _checked(name, estimator(graded, settings), len(graded))
     imitated = _imitated(graded, learning.imitation)
     samples: list[Sample] = []
     for item, value, more in zip(graded, values, imitated, strict=True):

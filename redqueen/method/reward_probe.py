@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redqueen.config import Config, ConfigError, GameConfig
+from redqueen.config import AdvantageSettings, ConfigError, GameConfig
 from redqueen.method.advantages import advantages
 from redqueen.method.rewards import WELL_FORMED_MISSES, student_reward, teacher_reward
 from redqueen.records import Attempted, Completion, GradedRollout, Pair, Proposed, Role, Rollout, Status, Task, Verdict
@@ -32,12 +32,12 @@ def check_rewards(pay: GameConfig) -> None:
         raise ConfigError(f"{names} fails when it is tried: {type(error).__name__}: {error}") from error
 
 
-def check_advantage(config: Config) -> None:
+def check_advantage(settings: AdvantageSettings) -> None:
     """Tries the advantage on a group of each role, and on an attempt that is alone in its group.
 
     Raises ConfigError if it fails or gives anything but one finite number for each text.
     """
-    pay = config.game
+    pay = settings.game
     student: list[tuple[float, Status]] = [
         (pay.student_correct, "correct"),
         (pay.student_wrong, "wrong"),
@@ -47,12 +47,12 @@ def check_advantage(config: Config) -> None:
     batch += [_graded("student", TASK.id, reward, status) for reward, status in student]
     batch.append(_graded("student", "another", pay.student_correct, "correct"))
     try:
-        advantages(batch, config)
+        advantages(batch, settings)
     except ConfigError:
         raise
     # A user's code may raise anything.
     except Exception as error:
-        name = f"learning.advantage={config.learning.advantage}"
+        name = f"learning.advantage={settings.learning.advantage}"
         raise ConfigError(f"{name} fails when it is tried: {type(error).__name__}: {error}") from error
 
 

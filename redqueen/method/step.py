@@ -185,7 +185,7 @@ def _learn(
     # Champions play, but are not trained.
     living = [graded for graded in played.graded() if graded.rollout.member in state.population.members]
     config = state.config
-    samples = advantages(living, config)
+    samples = advantages(living, config.advantage_settings)
     changes = config.evolution.enabled or config.league.hall_of_fame
     round_follows = bool(changes) and is_evolution_step(step, config.evolution)
     # Where members come or go at the end of the step, the next one cannot be sampled before that.

@@ -168,7 +168,7 @@ def resume(config: Config, directory: RunDirectory, attached: Callbacks, given: 
 def check(config: Config) -> None:
     """Raises UserError for what no run can do with, before anything is loaded or written."""
     check_rewards(config.game)
-    check_advantage(config)
+    check_advantage(config.advantage_settings)
     check_trackers(config.run.trackers)
     check_own(config.run.metrics)
     check_engine(config.model, config.sampling, config.learning, config.cluster)

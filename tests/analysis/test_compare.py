@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.analysis.compare import measures, rarefaction_charts, vendi_quantities
+from redqueen.analysis.compare import budget, measures, quantities, rarefaction_charts, vendi_quantities
 from redqueen.analysis.compare.arms import Arm, arms
 from redqueen.analysis.compare.charts import answering, charts, gain_charts, other_problems
-from redqueen.analysis.compare.summary import budget, quantities
 from redqueen.base.intervals import Interval, interval
 from redqueen.errors import UserError
 from redqueen.extras.page.compare_command import write_files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from redqueen.cli.eval_table import markdown_table, notes, paper_table, weakest_lines
+from redqueen.cli.eval import markdown_table, notes, paper_table, weakest_lines
 from redqueen.evals import paper
 from redqueen.evals.benchmark import Source
 from redqueen.evals.runner import Plan

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen import plugins
-from redqueen.config import Config, ConfigError, GameConfig, LearningConfig
+from redqueen.config import AdvantageSettings, Config, ConfigError, GameConfig, LearningConfig
 from redqueen.method.advantages import ESTIMATORS, _baseline, advantages, best_of_k
 from redqueen.method.reward_probe import check_advantage
 from redqueen.records import Completion, GradedRollout, Role, Rollout, Status, Verdict
@@ -49,8 +49,8 @@ def graded(
 
 
 def values(batch: list[GradedRollout], pay: GameConfig = PAY, **learning: object) -> list[float]:
-    config = Config(game=pay, learning=LearningConfig.model_validate(learning))
-    return [sample.advantage for sample in advantages(batch, config)]
+    settings = AdvantageSettings(game=pay, learning=LearningConfig.model_validate(learning))
+    return [sample.advantage for sample in advantages(batch, settings)]
 
 
 def test_advantages_by_hand() -> None:
@@ -90,7 +90,7 @@ def test_each_role_is_whitened_by_itself() -> None:
 
 def test_a_sample_carries_its_own_rollout_in_order() -> None:
     batch = [graded(float(i), "g", member=f"S{i}", tokens=range(i + 1)) for i in range(4)]
-    samples = advantages(batch, Config())
+    samples = advantages(batch, Config().advantage_settings)
     assert [s.member for s in samples] == ["S0", "S1", "S2", "S3"]
     assert [s.token_ids for s in samples] == [b.rollout.completion.token_ids for b in batch]
     assert [s.logprobs for s in samples] == [b.rollout.completion.logprobs for b in batch]
@@ -99,7 +99,7 @@ def test_a_sample_carries_its_own_rollout_in_order() -> None:
 
 
 def test_no_rollouts_give_no_samples() -> None:
-    assert advantages([], Config()) == []
+    assert advantages([], Config().advantage_settings) == []
 
 
 @pytest.mark.parametrize("reward", [-0.5, 0.1, 1 / 3, 0.7])
@@ -382,10 +382,10 @@ def test_imitation_is_not_weighted_as_a_positive_is() -> None:
 @pytest.mark.parametrize(
     ("own", "said"),
     [
-        (lambda graded, config: [1 / 0 for _ in graded], "learning.advantage=own fails .* ZeroDivisionError"),
-        (lambda graded, config: [float("nan") for _ in graded], "gave nan: an advantage is a finite number"),
-        (lambda graded, config: [None for _ in graded], "gave None: an advantage is a finite number"),
-        (lambda graded, config: [0.0], r"gave 1 numbers for 6 texts: give one for each"),
+        (lambda graded, settings: [1 / 0 for _ in graded], "learning.advantage=own fails .* ZeroDivisionError"),
+        (lambda graded, settings: [float("nan") for _ in graded], "gave nan: an advantage is a finite number"),
+        (lambda graded, settings: [None for _ in graded], "gave None: an advantage is a finite number"),
+        (lambda graded, settings: [0.0], r"gave 1 numbers for 6 texts: give one for each"),
     ],
 )
 def test_an_advantage_that_fails_or_is_no_number_is_refused_before_the_run(
@@ -393,12 +393,12 @@ def test_an_advantage_that_fails_or_is_no_number_is_refused_before_the_run(
 ) -> None:
     monkeypatch.setitem(plugins._parts, "advantage", {"own": own})
     with pytest.raises(ConfigError, match=said):
-        check_advantage(Config(learning=LearningConfig(advantage="own")))
+        check_advantage(Config(learning=LearningConfig(advantage="own")).advantage_settings)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_the_shipped_advantages_pass_the_probe(name: str) -> None:
-    check_advantage(Config(learning=LearningConfig(advantage=name)))
+    check_advantage(Config(learning=LearningConfig(advantage=name)).advantage_settings)
 
 
 def test_an_unknown_advantage_is_refused_with_those_there_are() -> None:

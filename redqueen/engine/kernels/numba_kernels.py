@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from redqueen.engine.kernels.cpu import training
-from redqueen.engine.kernels.cpu.floats import Array, as_array
+from redqueen.engine.kernels import numba_training
 from redqueen.engine.kernels.interface import Kernels
+from redqueen.engine.kernels.numba_floats import Array, as_array
 from redqueen.engine.kernels.torch_ops import NATS_PER_BIT, Ops, split_heads
 
 
 def norm_backward(dy_NH: Tensor, past_NH: Tensor, stream_NH: Tensor, weight_H: Tensor, eps: float) -> Tensor:
     """Returns the gradient of the stream: that of its norm, plus `past` that reaches it from later blocks."""
     dx_NH = torch.empty_like(stream_NH)
-    training.norm_backward(
+    numba_training.norm_backward(
         as_array(dy_NH.contiguous()),
         as_array(stream_NH),
         as_array(weight_H),
@@ -47,7 +47,7 @@ def heads_backward(
     # Without a norm the kernel does not read q and k; any tensor of their shape will do.
     q, k, _ = split_heads(d_qkv_NHD if qkv_NHD is None else qkv_NHD, dv.shape[1])
     for dy, x, norm, dx in ((dq, q, norm_q, out_q), (dk, k, norm_k, out_k)):
-        training.heads_backward(
+        numba_training.heads_backward(
             as_array(dy.contiguous()),
             as_array(x),
             _weight(norm),
@@ -62,14 +62,14 @@ def heads_backward(
 def swiglu(both_N2F: Tensor) -> Tensor:
     """Returns silu(gate) * up [N, F] for gate and up side by side."""
     out_NF = both_N2F.new_empty(len(both_N2F), both_N2F.shape[1] // 2)
-    training.swiglu(as_array(both_N2F), as_array(out_NF))
+    numba_training.swiglu(as_array(both_N2F), as_array(out_NF))
     return out_NF
 
 
 def swiglu_backward(dy_NF: Tensor, both_N2F: Tensor) -> Tensor:
     """Returns the gradient of gate and up side by side [N, 2F]."""
     d_both_N2F = torch.empty_like(both_N2F)
-    training.swiglu_backward(as_array(dy_NF.contiguous()), as_array(both_N2F), as_array(d_both_N2F))
+    numba_training.swiglu_backward(as_array(dy_NF.contiguous()), as_array(both_N2F), as_array(d_both_N2F))
     return d_both_N2F
 
 
@@ -93,7 +93,7 @@ class NumbaOps(Ops):
         # A compiled kernel takes arrays only, so a missing y is an array without rows.
         added_NH = x_NH[:0] if y_NH is None else y_NH
         out_NH = torch.empty_like(x_NH)
-        training.norm(
+        numba_training.norm(
             as_array(x_NH), as_array(added_NH), as_array(weight_H), eps, as_array(stream_NH), as_array(out_NH)
         )
         return stream_NH, out_NH
@@ -111,8 +111,8 @@ class NumbaOps(Ops):
         # Views into `qkv` are not contiguous; the kernels take any strides, so no copies are made.
         q, k, v = split_heads(qkv_NHD, kv_heads)
         out_q, out_k = q.new_empty(q.shape), k.new_empty(k.shape)
-        training.heads(as_array(q), _weight(norm_q), eps, as_array(cos), as_array(sin), as_array(out_q))
-        training.heads(as_array(k), _weight(norm_k), eps, as_array(cos), as_array(sin), as_array(out_k))
+        numba_training.heads(as_array(q), _weight(norm_q), eps, as_array(cos), as_array(sin), as_array(out_q))
+        numba_training.heads(as_array(k), _weight(norm_k), eps, as_array(cos), as_array(sin), as_array(out_k))
         # A view of v would keep the memory of all three alive.
         return out_q, out_k, v.clone()
 
@@ -136,20 +136,20 @@ class NumbaKernels(Kernels):
         sequences, places = row_MC.shape
         _, heads, size = x.shape
         out = x.new_empty(kv_heads, sequences, heads // kv_heads, places, size)
-        training.gather(as_array(x), as_array(row_MC), as_array(out))
+        numba_training.gather(as_array(x), as_array(row_MC), as_array(out))
         return out
 
     def scatter_(self, x_KMGCD: Tensor, row_MC: Tensor, out: Tensor, *, add: bool = False) -> None:
-        training.scatter(as_array(x_KMGCD), as_array(row_MC), as_array(out), add)
+        numba_training.scatter(as_array(x_KMGCD), as_array(row_MC), as_array(out), add)
 
     def softmax_(self, shared: Tensor, own: Tensor, scale: float) -> None:
         # Flattening contiguous scores returns views, and arrays share the tensors' memory: the kernel works in place.
-        training.softmax(as_array(shared.flatten(0, 1)), as_array(own.flatten(0, 1)), scale)
+        numba_training.softmax(as_array(shared.flatten(0, 1)), as_array(own.flatten(0, 1)), scale)
 
     def softmax_backward_(self, d_shared: Tensor, d_own: Tensor, shared: Tensor, own: Tensor, scale: float) -> None:
         d_shared_XP, d_own_XC = as_array(d_shared.flatten(0, 1)), as_array(d_own.flatten(0, 1))
         shared_XP, own_XC = as_array(shared.flatten(0, 1)), as_array(own.flatten(0, 1))
-        training.softmax_backward(d_shared_XP, d_own_XC, shared_XP, own_XC, scale)
+        numba_training.softmax_backward(d_shared_XP, d_own_XC, shared_XP, own_XC, scale)
 
     def scratch(self, logits_CV: Tensor) -> tuple[Tensor, ...]:
         # The kernel overwrites the logits one by one and needs no other memory.
@@ -166,7 +166,7 @@ class NumbaKernels(Kernels):
     ) -> Tensor:
         del scratch
         total_C = torch.empty_like(logp_C)
-        training.masses(
+        numba_training.masses(
             as_array(logits_CV),
             as_array(target_C),
             1 / (temperature * NATS_PER_BIT),

@@ -12,9 +12,9 @@ import numpy as np
 from torch import Tensor
 from torch.nn import functional as F
 
-from redqueen.engine.kernels.cpu import decoding
-from redqueen.engine.kernels.cpu.floats import Array, as_array
+from redqueen.engine.kernels import numba_decoding
 from redqueen.engine.kernels.dispatch import kernels_of
+from redqueen.engine.kernels.numba_floats import Array, as_array
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.lora.products import group_rows
 from redqueen.engine.lora.sites import Site, StackedFactors
@@ -31,7 +31,7 @@ class _Layer:
 
     frozen: Layer
     """The base's weights."""
-    factors: tuple[decoding.SiteFactors, ...]
+    factors: tuple[numba_decoding.SiteFactors, ...]
     """The members' factors, in the order of the layer's sites."""
     norm_q: Array
     norm_k: Array
@@ -41,7 +41,7 @@ class _Layer:
 
 
 class NumbaDecodeStep:
-    """Computes a layer by four frozen products and four compiled kernels (`redqueen.engine.kernels.cpu.decoding`)."""
+    """Computes a layer by four frozen products and four compiled kernels (`redqueen.engine.kernels.numba_decoding`)."""
 
     recordable = False
 
@@ -82,7 +82,7 @@ class NumbaDecodeStep:
         for slot, start, end in group_rows([slots[row] for row in order]):
             for at in range(start, end, _TASK):
                 tasks.append((slot, at, min(at + _TASK, end)))
-        self.rows = decoding.RowTasks(np.array(order), np.array(tasks), *self.work)
+        self.rows = numba_decoding.RowTasks(np.array(order), np.array(tasks), *self.work)
 
     def __call__(self, token_R: Tensor) -> Tensor:
         decoder = self.decoder
@@ -112,24 +112,24 @@ class NumbaDecodeStep:
         for layer, (keys, values) in zip(self.layers, self.memory, strict=True):
             own = layer.frozen
             qkv, o, gate_up, down = layer.factors
-            heads = decoding.AttentionSettings(
+            heads = numba_decoding.AttentionSettings(
                 decoder.heads, decoder.kv_heads, cos, sin, layer.norm_q, layer.norm_k, eps
             )
-            decoding.attend(rows, qkv, to_unit, as_array(own.qkv.frozen(unit)), heads, keys, values, at, to_mixed)
-            decoding.close(rows, o, to_mixed, as_array(own.o.frozen(mixed)), stream, layer.norm_mlp, eps, to_unit)
-            decoding.gate(rows, gate_up, to_unit, as_array(own.gate_up.frozen(unit)), to_gated)
-            decoding.close(
+            numba_decoding.attend(rows, qkv, to_unit, as_array(own.qkv.frozen(unit)), heads, keys, values, at, to_mixed)
+            numba_decoding.close(rows, o, to_mixed, as_array(own.o.frozen(mixed)), stream, layer.norm_mlp, eps, to_unit)
+            numba_decoding.gate(rows, gate_up, to_unit, as_array(own.gate_up.frozen(unit)), to_gated)
+            numba_decoding.close(
                 rows, down, to_gated, as_array(own.down.frozen(gated)), stream, layer.norm_next, eps, to_unit
             )
         self.cache.advance(len(token_R))
         return unit
 
 
-def _factors(site: Site, stacked: StackedFactors | None) -> decoding.SiteFactors:
+def _factors(site: Site, stacked: StackedFactors | None) -> numba_decoding.SiteFactors:
     """Returns a site's factors for the kernels; empty arrays of rank 0 if no adapter changes the site."""
     if stacked is None:
         # Numba compiles for the types of its arguments, so an absent array has the dtype of a present one.
         empty = site.weight[0, :0]
-        return decoding.SiteFactors(as_array(empty.view(0, 0, 0)), as_array(empty), np.empty((0, 2), np.int64), 0)
+        return numba_decoding.SiteFactors(as_array(empty.view(0, 0, 0)), as_array(empty), np.empty((0, 2), np.int64), 0)
     columns = np.array([(projection.out.start, projection.out.stop) for projection in stacked.projections])
-    return decoding.SiteFactors(as_array(stacked.a_copy), as_array(stacked.b_copy), columns, stacked.rank)
+    return numba_decoding.SiteFactors(as_array(stacked.a_copy), as_array(stacked.b_copy), columns, stacked.rank)

@@ -287,5 +287,3 @@ OLYMPIADBENCH = maths_benchmark(
     answers=_one_or_several,
 )
 """OlympiadBench (He et al. 2024): the 675 open-ended English mathematics problems of competitions, without pictures."""
-
-MATHS = (AIME24, AIME25, AMC23, MATH500, MINERVA, GSM8K, OLYMPIADBENCH)

@@ -273,7 +273,6 @@ def _reduced(expression: Expression) -> Expression:
 
 # How tightly an operator binds: a weaker one in a place that asks for a tighter one takes brackets.
 _TIGHTNESS = {"if": 0, "+": 1, "-": 1, "*": 2, "//": 2, "%": 2, "neg": 3}
-_TIGHTEST = 4
 
 
 def spell(expression: Expression, least: int = 0) -> str:

@@ -12,15 +12,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from redqueen.analysis.compare import compare, rarefaction_charts
+from redqueen.analysis.compare import (
+    BUDGET_HEAD,
+    Budget,
+    Quantity,
+    budget_rows,
+    compare,
+    quantity_rows,
+    rarefaction_charts,
+    run_row,
+)
 from redqueen.analysis.compare.arms import Arm, runs_of
 from redqueen.analysis.compare.charts import GAIN, QUESTIONS, ArmCurve, Chart, answering, charts, gain_charts
-from redqueen.analysis.compare.summary import BUDGET_HEAD, Budget, Quantity, budget_rows, quantity_rows, run_row
 from redqueen.analysis.drawing import HUES, write
-from redqueen.cli.tables import plain_table, progress_console, table_console
 from redqueen.errors import UserError
 from redqueen.extras.page.comparison import comparison_page
 from redqueen.extras.page.headline import better, health
+from redqueen.run.recording.plain_console import plain_table, progress_console, table_console
 from redqueen.store.directory import write_text
 from redqueen.store.files import to_json
 

@@ -79,7 +79,7 @@ def views(run: LiveRun) -> dict[str, object]:
 
 
 def tasks(run: LiveRun) -> dict[str, list[dict[str, Any]]]:
-    """Returns tasks as `redqueen.extras.page.task.task_view` gives them.
+    """Returns tasks as `redqueen.extras.page.tasks.task_view` gives them.
 
     The `best` are those that paid their teachers most, the newest first, and none where no teacher is paid; the
     `typical` are drawn at random from the last quarter of the steps, always the same ones.

@@ -1,4 +1,7 @@
-"""From texts to rewards, many at a time. A fault of the machine is None and never a number."""
+"""The game's tasks as rows for another trainer, and from its texts to rewards, many at a time.
+
+A fault of the machine is None and never a number.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,110 @@ import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 from redqueen.config import GameConfig, SandboxConfig
+from redqueen.errors import UserError
 from redqueen.evals.grader import code_answer
-from redqueen.extras.rewards.exported import Style, answer_in
 from redqueen.jail import Limits, Outcome, judge
 from redqueen.jail.cases import names_called
 from redqueen.jail.probes import cores
+from redqueen.method.prompts import prompts
 from redqueen.method.rewards import is_judged, is_well_formed
+from redqueen.method.seeds import is_reserved
 from redqueen.method.verifier import LocalVerifier, answer_to
 from redqueen.records import Task, Verdict
-from redqueen.tasks.tested.row_tests import suites_of
+from redqueen.store.dataset.files import fixed_tasks
+from redqueen.tasks.kinds import find
+from redqueen.tasks.tested.tests import suites_of
+
+Style = Literal["chat", "completion"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedTask:
+    """One row. Lists of plain texts, so that Arrow, JSON and pickle all carry it."""
+
+    task: Task
+    style: Style
+    prompt: str | list[dict[str, str]]
+    """A text, or a conversation of one message."""
+    opening: str
+    """What the prompt ends with that is already part of the answer, such as `def f(`."""
+
+    def columns(self) -> dict[str, Any]:
+        """Returns the row as TRL takes it: each column but `prompt` is handed to the reward function."""
+        return {
+            "prompt": self.prompt,
+            "id": self.task.id,
+            "kind": self.task.kind,
+            "program": self.task.program,
+            "inputs": [pair.input for pair in self.task.pairs],
+            "outputs": [pair.output for pair in self.task.pairs],
+            "message": self.task.message,
+            "style": self.style,
+            "opening": self.opening,
+        }
+
+
+def task_rows(source: str | Path, style: Style = "chat") -> list[dict[str, Any]]:
+    """Returns the tasks of a run's folder, or of what `redqueen tasks export` wrote, as rows for another trainer.
+
+    `style` is "chat" for instruct models, whose prompts are conversations, or "completion" for all others. The tasks
+    are posed without worked examples.
+
+    Raises UserError if the source holds no tasks, or a row that is none.
+    """
+    return [task_row(task, style).columns() for task in posed_tasks(source)]
+
+
+def posed_tasks(source: str | Path) -> list[Task]:
+    """Returns the tasks of a source without those similar to a reserved program: models are only measured on these.
+
+    Raises UserError if none is left, or for a row that is no task.
+    """
+    tasks = fixed_tasks(Path(source))
+    # A program may have many tasks, and a shape takes a parse.
+    programs = {(task.kind, task.program) for task in tasks}
+    left_out = {(kind, program) for kind, program in programs if is_reserved(program, kind)}
+    posed = [task for task in tasks if (task.kind, task.program) not in left_out]
+    if not posed:
+        raise UserError(f"{source}: every task is similar to a reserved program, which models are only measured on")
+    return posed
+
+
+def can_be_varied(task: Task) -> bool:
+    """Returns whether a teacher can be shown a task, to write another: it has a program, and a teacher writes such."""
+    kind = find(task.kind)
+    return kind.has_program(task) and not kind.generated
+
+
+def task_row(task: Task, style: Style) -> ExportedTask:
+    """Returns the row of one task. Raises UserError for a style that there is not."""
+    if style not in ("chat", "completion"):
+        raise UserError(f"style={style!r}: choose chat or completion")
+    asked = prompts(style, GameConfig()).attempt(task, ())
+    if style == "chat":
+        return ExportedTask(
+            task=task, style=style, prompt=[{"role": "user", "content": asked.text}], opening=asked.prefix
+        )
+    return ExportedTask(task=task, style=style, prompt=asked.text + asked.prefix, opening=asked.prefix)
+
+
+def answer_in(task: Task, text: str, style: Style, opening: str = "") -> str | None:
+    """Returns the answer in a model's text, or None if there is none. What follows the end of an answer does not count.
+
+    Other trainers may sample beyond the text at which the game stops, so the text is cut there. A tagged answer is not:
+    the last one counts, as the model may have withdrawn another.
+    """
+    reader = prompts(style, GameConfig())
+    asked = reader.attempt(task, ())
+    for stop in () if asked.tagged else asked.stop:
+        text = text.partition(stop)[0]
+    return reader.read_attempt(task.kind, opening + text)
+
 
 _lock = threading.Lock()
 _verifiers: dict[int, LocalVerifier] = {}
@@ -57,7 +152,7 @@ def program_outcomes(
     """Returns how the program in each text fares with its tests.
 
     The program is the last fenced block of Python that defines what the tests call, or all of the text. The tests of a
-    row are what `row_tests.tests_of` reads. Raises ValueError for anything else, before any program runs.
+    row are what `tests.tests_of` reads. Raises ValueError for anything else, before any program runs.
     """
     suites = suites_of(tests, limits)
     programs = [code_answer(text, *names_called(suite)) for text, suite in zip(texts, suites, strict=True)]

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from redqueen.base.optional import require
-from redqueen.extras.rewards.exported import posed_tasks, task_row
-from redqueen.extras.rewards.judges import attempt_verdicts, pay_attempts
+from redqueen.extras.rewards.judges import attempt_verdicts, pay_attempts, posed_tasks, task_row
 from redqueen.records import Task
 
 types = require("openenv.core.env_server.types", "openenv", "an environment of OpenEnv")

@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from redqueen.base.optional import require
-from redqueen.extras.rewards.exported import answer_in, task_row
-from redqueen.extras.rewards.judges import shared_verifier
+from redqueen.extras.rewards.judges import answer_in, shared_verifier, task_row
 from redqueen.method.verifier import answer_to
 from redqueen.records import Kind, Proposal, Task
 from redqueen.store.dataset.files import exported_rows, task_of

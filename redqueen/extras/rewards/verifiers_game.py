@@ -19,8 +19,7 @@ from pydantic import Field
 from redqueen.base.optional import require
 from redqueen.config import GameConfig
 from redqueen.errors import UserError
-from redqueen.extras.rewards.exported import can_be_varied
-from redqueen.extras.rewards.judges import shared_verifier
+from redqueen.extras.rewards.judges import can_be_varied, shared_verifier
 from redqueen.extras.rewards.verifiers import JailFaultError, Puzzle, puzzle_data
 from redqueen.method.prompts import ChatPrompts
 from redqueen.records import Draft, Kind, Proposal, Task, Verdict

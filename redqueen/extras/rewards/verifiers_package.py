@@ -12,9 +12,9 @@ from pathlib import Path
 
 from redqueen import __version__
 from redqueen.base.markup import plain
-from redqueen.cli.dataset_card import asked, left_out
+from redqueen.cli.tasks_export import asked, left_out
 from redqueen.errors import UserError
-from redqueen.extras.rewards.exported import can_be_varied
+from redqueen.extras.rewards.judges import can_be_varied
 from redqueen.members import about_base
 from redqueen.store.dataset.files import task_of, write_tasks
 from redqueen.store.dataset.rows import TaskFilter, TaskSelection

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from redqueen.errors import UserError
-from redqueen.extras.rewards.exported import task_rows
-from redqueen.extras.rewards.judges import attempt_verdicts, pay_attempts, pay_programs, program_outcomes
+from redqueen.extras.rewards.judges import attempt_verdicts, pay_attempts, pay_programs, program_outcomes, task_rows
 from redqueen.store.dataset.files import task_of
 
 TRIES = 3

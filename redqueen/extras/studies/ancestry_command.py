@@ -15,7 +15,6 @@ from rich.table import Table
 from redqueen.analysis.drawing import check_figure, write_figure
 from redqueen.analysis.replay import load_step, open_replay
 from redqueen.base.intervals import interval_text, mean
-from redqueen.cli.tables import progress_console, table_console
 from redqueen.config import RunConfig
 from redqueen.extras.studies.ancestry import (
     SLOTS,
@@ -32,7 +31,7 @@ from redqueen.extras.studies.ancestry import (
     unsolved,
 )
 from redqueen.run.recording.lines import Lines
-from redqueen.run.recording.plain_console import TaskReporter
+from redqueen.run.recording.plain_console import TaskReporter, progress_console, table_console
 from redqueen.run.recording.terminal import percent
 from redqueen.run.session import fit
 from redqueen.store.allowed import Permissions, playable

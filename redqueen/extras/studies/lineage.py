@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.text import Text
 from rich.tree import Tree
 
-from redqueen.cli.tables import table_console
+from redqueen.run.recording.plain_console import table_console
 from redqueen.run.recording.terminal import number
 from redqueen.store.files import damage_of, to_json
 from redqueen.store.lineage import Life, lives

@@ -292,7 +292,7 @@ def _practice(
     samples: list[Sample] = []
     for name in children:
         own = [rollout for rollout in graded if rollout.rollout.member == name]
-        samples += advantages(own, replay.config)
+        samples += advantages(own, replay.config.advantage_settings)
     return samples
 
 

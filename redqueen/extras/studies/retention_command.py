@@ -17,10 +17,9 @@ from rich.table import Table
 from redqueen.analysis.drawing import check_figure, write_figure
 from redqueen.analysis.replay import load_step, open_replay
 from redqueen.base.intervals import Interval, interval, interval_text, paired
-from redqueen.cli.tables import mean_and_deviation, table_console
 from redqueen.extras.studies.retention import COPY, MEAN, RetentionPlan, RetentionTrial, retention, slots_needed
 from redqueen.run.recording.lines import Lines
-from redqueen.run.recording.plain_console import PlainConsole, TaskReporter
+from redqueen.run.recording.plain_console import PlainConsole, TaskReporter, mean_and_deviation, table_console
 from redqueen.run.session import fit
 from redqueen.store.allowed import Permissions, playable
 from redqueen.store.directory import RunDirectory

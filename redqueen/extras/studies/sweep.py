@@ -21,12 +21,12 @@ from typing import Any
 from rich.console import Console
 
 from redqueen.base.machine import clock, on_sigterm
-from redqueen.cli.tables import progress_console
 from redqueen.config import Config, ConfigError
 from redqueen.config.recipes import configure, match_compute
 from redqueen.errors import UserError
 from redqueen.evals.held_out import most_tasks
 from redqueen.method.seeds import Half
+from redqueen.run.recording.plain_console import progress_console
 from redqueen.store.directory import RunDirectory, RunError
 from redqueen.store.metrics import StepMetrics
 from redqueen.tasks.kinds import held_out_kinds

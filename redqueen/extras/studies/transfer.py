@@ -15,7 +15,6 @@ from typing import Literal, cast
 
 from redqueen.base import streams
 from redqueen.base.intervals import Interval, interval, interval_text, mean, paired
-from redqueen.cli.tables import plain_table, progress_console, table_console
 from redqueen.config import ModelConfig, PlaySettings, PopulationConfig, SandboxConfig
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
@@ -26,6 +25,7 @@ from redqueen.method.self_play import SelfPlay
 from redqueen.method.task_bank import TaskBank
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Sampler, Task
+from redqueen.run.recording.plain_console import plain_table, progress_console, table_console
 from redqueen.store.dataset.files import exported_tasks, is_exported, task_of, write_tasks
 from redqueen.store.dataset.rows import TaskFilter, TaskRecord, read_tasks, select
 from redqueen.store.directory import RunDirectory, write_json

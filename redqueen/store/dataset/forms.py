@@ -193,7 +193,7 @@ def _draft(row: OwnRow, tried: int) -> Draft:
 
 
 def _proposal(number: int, kind: str, draft: Draft) -> Proposal:
-    # Programs are verified with all inputs, as seeds are in a run (`redqueen.method.self_play.verified_tasks`).
+    # Programs are verified with all inputs, as seeds are in a run (`redqueen.method.planting.verified_tasks`).
     return Proposal(id=f"row-{number}", kind=kind, author=BANK, step=0, draft=draft)
 
 

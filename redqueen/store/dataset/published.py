@@ -20,8 +20,7 @@ from redqueen.records import Pair
 from redqueen.store.files import printable
 from redqueen.tasks.kinds import find
 from redqueen.tasks.python import PYTHON
-from redqueen.tasks.tested.row_tests import from_json, tests_of
-from redqueen.tasks.tested.tests import JSON, cases, spelled
+from redqueen.tasks.tested.tests import JSON, cases, from_json, spelled, tests_of
 
 Fields = Mapping[str, Any]
 MOST_TEST_BYTES = 16_384

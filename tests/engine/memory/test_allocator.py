@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.gpu.plans import CARDS, gpu, lengths, on_a_gpu, plan
+from benchmarks.gpu.plans import CARDS, gpu, lengths, plan
 from redqueen.engine.memory.estimate import sampling_items
 from redqueen.engine.model.dimensions import SIZES
 from tests.caching_allocator import CachingAllocator, OutOfMemoryError
@@ -60,12 +60,12 @@ def test_neighbours_are_joined_and_streams_share_nothing() -> None:
 
 
 def planned(base: str, card: int, *overrides: str) -> Plan | None:
-    config = on_a_gpu(*overrides)
-    found = plan(config, base, card)
+    found = plan(base, card, *overrides)
     # What fits only while texts are short is told so: there is no promise to keep.
     if found is None or found.warning:
         return None
-    return Plan(found.config, gpu(base), lengths(config.sampling.proposal_tokens), config.capacity)
+    config = found.config
+    return Plan(config, gpu(base), lengths(config.sampling.proposal_tokens), config.capacity)
 
 
 @pytest.mark.parametrize(("run", "pages"), [*((run, "auto") for run in RUNS), ("rank=16, tokens=1024", "off")])

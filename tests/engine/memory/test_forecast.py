@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.gpu.launches import decode_line, decode_seconds
-from benchmarks.gpu.plans import on_a_gpu
 from benchmarks.gpu.plans import plan as planned
 from redqueen.engine.kernels.flash import flash_takes_pages
 from redqueen.engine.memory import forecast as forecasting
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.skipif(not flash_takes_pages(), reason="torch 2.12 or n
 
 
 def fitted(card: Card, base: str = "7B", *overrides: str) -> Demand:
-    found = planned(on_a_gpu(*overrides), base, card.memory)
+    found = planned(base, card.memory, *overrides)
     assert found is not None
     return replace(found.demand, lengths=LENGTHS)
 

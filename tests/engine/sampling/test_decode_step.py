@@ -19,8 +19,8 @@ from torch.nn import functional as F
 
 from benchmarks.gpu import stand_ins
 from redqueen.config import ModelConfig
-from redqueen.engine.kernels.cpu import decoding
-from redqueen.engine.kernels.cpu.floats import as_array
+from redqueen.engine.kernels import numba_decoding
+from redqueen.engine.kernels.numba_floats import as_array
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.attention import SharedPrefix
 from redqueen.engine.model.base import Base
@@ -200,17 +200,17 @@ def test_a_row_beyond_the_cache_is_refused(bases: Callable[[str], Base]) -> None
         one(torch.zeros(2, dtype=torch.long))
 
 
-def rows_of(count: int, width: int) -> decoding.RowTasks:
+def rows_of(count: int, width: int) -> numba_decoding.RowTasks:
     tasks = np.array([(0, first, min(first + 8, count)) for first in range(0, count, 8)])
     wide = np.empty((8, width), np.float32)
-    return decoding.RowTasks(
+    return numba_decoding.RowTasks(
         np.arange(count)[::-1].copy(), tasks, np.empty(8 * width, np.float32), wide[:, :1].copy(), wide
     )
 
 
-def none(dtype: torch.dtype) -> decoding.SiteFactors:
+def none(dtype: torch.dtype) -> numba_decoding.SiteFactors:
     empty = torch.empty(0, dtype=dtype)
-    return decoding.SiteFactors(as_array(empty.view(0, 0, 0)), as_array(empty), np.empty((0, 2), np.int64), 0)
+    return numba_decoding.SiteFactors(as_array(empty.view(0, 0, 0)), as_array(empty), np.empty((0, 2), np.int64), 0)
 
 
 # Every finite bf16 of ordinary size is summed with a small share of itself: ties must round to even.
@@ -224,7 +224,7 @@ def test_bf16_is_rounded_as_torch_rounds_it() -> None:
         x = torch.empty(len(every), 1).bfloat16()
         norm = torch.ones(2).bfloat16()
         rows = rows_of(len(every), 2)
-        decoding.close(
+        numba_decoding.close(
             rows, none(torch.bfloat16), as_array(x), as_array(y), as_array(stream), as_array(norm), 1e-5, as_array(out)
         )
         assert torch.equal(stream.view(torch.int16), expected.view(torch.int16))
@@ -237,7 +237,7 @@ def test_the_gate_is_silu_over_the_whole_range(dtype: torch.dtype, tolerance: fl
     out = torch.empty_like(gate)
     x = torch.empty(1, 1, dtype=dtype)
     width = 2 * gate.shape[1]
-    decoding.gate(rows_of(1, width), none(dtype), as_array(x), as_array(torch.cat([gate, up], 1)), as_array(out))
+    numba_decoding.gate(rows_of(1, width), none(dtype), as_array(x), as_array(torch.cat([gate, up], 1)), as_array(out))
     expected = F.silu(gate.double()) * up.double()
     torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=1e-30)
 

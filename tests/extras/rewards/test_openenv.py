@@ -50,7 +50,7 @@ def test_openenvs_client_plays_episodes(url: str) -> None:
 
 
 def test_a_task_with_tests_is_an_episode(tmp_path: Path) -> None:
-    from redqueen.extras.rewards.exported import posed_tasks
+    from redqueen.extras.rewards.judges import posed_tasks
     from redqueen.extras.rewards.openenv import AnswerAction, PuzzleEnvironment
 
     environment = PuzzleEnvironment(posed_tasks(archived_tests(tmp_path / "run")))

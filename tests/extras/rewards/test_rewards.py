@@ -16,7 +16,7 @@ from redqueen.extras.rewards.verl import MachineFaultError, compute_score, verl_
 from redqueen.jail import Call, Outcome, Script
 from redqueen.records import Verdict
 from redqueen.tasks.python import reserved
-from redqueen.tasks.tested.row_tests import test_of as read_test
+from redqueen.tasks.tested.tests import test_of as read_test
 from tests.cli.archived import archived, archived_tests
 
 ADD = "def f(x):\n    return x + 3"

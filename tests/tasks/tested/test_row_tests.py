@@ -13,8 +13,8 @@ from redqueen.extras.rewards import check_tests
 from redqueen.extras.rewards.trl import passes_tests
 from redqueen.extras.rewards.verl import compute_score
 from redqueen.jail import Call, Script
-from redqueen.tasks.tested.row_tests import test_of as read_test
-from redqueen.tasks.tested.row_tests import tests_of as read_tests
+from redqueen.tasks.tested.tests import test_of as read_test
+from redqueen.tasks.tested.tests import tests_of as read_tests
 
 ADD = {"function": "add", "arguments": [1, [2]], "expected": {"a": 1}}
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from redqueen.engine.kernels.cpu.floats import (
+from redqueen.engine.kernels.numba_floats import (
     Array,
     compiled,
     gated,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from redqueen.engine.kernels.cpu.floats import (
+from redqueen.engine.kernels.numba_floats import (
     Array,
     compiled,
     exp2,

@@ -1,1 +1,0 @@
-"""Kernels that Numba compiles for a CPU: what the decoder computes between the base's products."""
