@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from redqueen.cli.show import work_and_answer
 from redqueen.config import Config
 from redqueen.store.archive.rows import AttemptRow, MatchRow, MemberRow, ProposalRow, TaskRow
 from redqueen.store.archive.writer import Archive
@@ -164,3 +165,25 @@ def test_work_stands_below_the_answer_that_it_led_to(run: Path, tmp_path: Path) 
         archive.write([worked, replace(worked, number=1, text=" 8")])
     shown = show(folder, "--kind", "code_o")
     assert "  S1  2 x  correct      +1.00  8\n    return 4 * 2" in shown
+
+
+@pytest.mark.parametrize(
+    ("prompts", "kind", "text", "shown"),
+    [
+        ("completion", "code_i", "4, 9)", ("", "f(4, 9)")),
+        ("completion", "code_o", "\n  7 ", ("", "7")),
+        (
+            "work",
+            "code_i",
+            "4, 9)\nreturn 4 -> 4\nf(9, 9)\nreturn 9 -> 9",
+            ("f(4, 9)\nreturn 4 -> 4\nreturn 9 -> 9", "f(9, 9)"),
+        ),
+        ("work", "code_i", "9, 9)", ("", "f(9, 9)")),
+        ("work", "code_o", "\nx = 1\nreturn x + 3 -> 4", ("x = 1\nreturn x + 3", "4")),
+        ("work", "code_i", "nothing that is read", ("", "")),
+    ],
+)
+def test_an_answer_is_shown_as_a_student_wrote_it_with_its_work_apart(
+    prompts: str, kind: str, text: str, shown: tuple[str, str]
+) -> None:
+    assert work_and_answer(prompts, kind, text) == shown

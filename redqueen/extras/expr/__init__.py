@@ -16,7 +16,7 @@ RECIPES = (
             "sampling.temperature=1.0 sampling.proposal_tokens=48 sampling.attempt_tokens=160 sampling.batch_rows=128 "
             "learning.lr=1e-4 learning.imitation=0.5 learning.batch_tokens=1024 "
             "evolution.every=10 evolution.gamma=0.25 evolution.burn_in=5 sandbox.value_bytes=400 "
-            "evals.every=20 evals.limit=160 run.steps=40 run.keep_every=10"
+            "evals.every=40 evals.limit=140 run.steps=40 run.keep_every=10"
         ),
     ),
 )
