@@ -64,7 +64,7 @@ def task_rows(source: str | Path, style: Style = "chat") -> list[dict[str, Any]]
     `style` is "chat" for instruct models, whose prompts are conversations, or "completion" for all others. The tasks
     are posed without worked examples.
 
-    Raises UserError if the source holds no tasks, or a row that is none.
+    Raises UserError if the source holds no tasks, or a row that is not a task.
     """
     return [task_row(task, style).columns() for task in posed_tasks(source)]
 
@@ -103,7 +103,7 @@ def task_row(task: Task, style: Style) -> ExportedTask:
 
 
 def answer_in(task: Task, text: str, style: Style, opening: str = "") -> str | None:
-    """Returns the answer in a model's text, or None if there is none. What follows the end of an answer does not count.
+    """Returns the answer in a model's text, or None if it has no answer. Text after an answer's end is ignored.
 
     Other trainers may sample beyond the text at which the game stops, so the text is cut there. A tagged answer is not:
     the last one counts, as the model may have withdrawn another.

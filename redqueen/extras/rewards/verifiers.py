@@ -91,7 +91,7 @@ class Puzzles(vf.Taskset[Puzzle, PuzzlesConfig]):
     """The exported file. A subclass says which."""
 
     def load(self) -> list[Puzzle]:
-        """Returns the tasks. Raises UserError if the file has a row that is none."""
+        """Returns the tasks. Raises UserError if a row of the file is not a task."""
         puzzles: list[Puzzle] = []
         for row in exported_rows(self.FILE):
             data = puzzle_data(task_of(row), row.get("solve_rate"))

@@ -130,7 +130,7 @@ _FORMS = (
 def check_tests(column: Iterable[Any], limits: Limits | None = None) -> None:
     """Checks the tests of all rows, before training begins: `check_tests(dataset["tests"])`.
 
-    Raises ValueError that names the first row with a test that is none or that no program can pass, and says how many
+    Raises ValueError that names the first row with a test that cannot be read or that no program can pass, and says how many
     others there are.
     """
     faults = [fault for fault in (_fault(row, tests, limits) for row, tests in enumerate(column)) if fault]
@@ -151,7 +151,7 @@ def suites_of(rows: Iterable[Any], limits: Limits | None = None) -> list[list[Te
 
 
 def tests_of(tests: Any, limits: Limits | None) -> list[Test]:
-    """Returns the tests of one row. Raises ValueError for one that is none or that no program can pass."""
+    """Returns the tests of one row. Raises ValueError for one that cannot be read or that no program can pass."""
     tests = _plain(tests)
     if isinstance(tests, str):
         tests = from_json(tests, "the tests of a row")
@@ -168,7 +168,7 @@ def tests_of(tests: Any, limits: Limits | None) -> list[Test]:
 
 
 def test_of(test: Any) -> Test:
-    """Returns a test as `judge` takes it. Raises ValueError if it is none."""
+    """Returns a test as `judge` takes it. Raises ValueError if it cannot be read."""
     if isinstance(test, Call | Script):
         return test
     test = _plain(test)
