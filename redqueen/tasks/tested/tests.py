@@ -130,8 +130,8 @@ _FORMS = (
 def check_tests(column: Iterable[Any], limits: Limits | None = None) -> None:
     """Checks the tests of all rows, before training begins: `check_tests(dataset["tests"])`.
 
-    Raises ValueError that names the first row with a test that cannot be read or that no program can pass, and says how many
-    others there are.
+    Raises ValueError that names the first row with a test that cannot be read or that no program can pass, and says how
+    many others there are.
     """
     faults = [fault for fault in (_fault(row, tests, limits) for row, tests in enumerate(column)) if fault]
     if faults:
