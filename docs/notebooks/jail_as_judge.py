@@ -31,7 +31,7 @@ for name, program in HOSTILE.items():
     print(f"{name}: {outcome.status}, {outcome.detail}")
 
 # %% [markdown]
-# As a reward in TRL it is one function, for rows with a column `tests`. A fault of the machine is None, and TRL
+# As a reward in TRL it is one function, for rows with a column `tests`. For a fault of the machine it returns None, and TRL
 # leaves that completion out.
 
 # %%

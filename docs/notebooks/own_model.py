@@ -35,7 +35,7 @@ config = Qwen3Config(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token
 Qwen3ForCausalLM(config).save_pretrained(MODEL)
 
 # %% [markdown]
-# A small model writes almost no valid task by itself, and then nobody can learn. The adapter that ships is for the
+# A small model writes almost no valid task by itself, so neither side can learn. The adapter that ships is for the
 # bundled model, so this one gets its own, by supervised learning. Leave `few` out for a model that is worth it. (A
 # larger model may start from nothing: `population.init=fresh`. `redqueen train --model MODEL --dry-run` says what a
 # run would need.)
