@@ -31,8 +31,8 @@ for name, program in HOSTILE.items():
     print(f"{name}: {outcome.status}, {outcome.detail}")
 
 # %% [markdown]
-# As a reward in TRL it is one function, for rows with a column `tests`. For a fault of the machine it returns None, and TRL
-# leaves that completion out.
+# As a reward in TRL it is one function, for rows with a column `tests`. For a fault of the machine it returns None, and
+# TRL leaves that completion out.
 
 # %%
 from redqueen.extras.rewards.trl import passes_tests

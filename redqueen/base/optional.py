@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from typing import Any
 
 from redqueen.errors import UserError
@@ -21,6 +22,8 @@ class MissingLibraryError(UserError):
 
 def require(library: str, extra: str, what: str) -> Any:
     """Returns the module `library`. Raises MissingLibraryError, which says that `what` needs it, if it is not there."""
+    if not is_installed(library.partition(".")[0]):
+        raise missing(library, extra, what)
     try:
         return importlib.import_module(library)
     except ImportError as error:
@@ -28,8 +31,15 @@ def require(library: str, extra: str, what: str) -> Any:
 
 
 def is_installed(library: str) -> bool:
-    """Returns whether the library can be found, without importing it: some take seconds."""
-    return importlib.util.find_spec(library) is not None
+    """Returns whether the library can be found, without importing it: some take seconds.
+
+    A folder without `__init__.py` is no library, though Python would import it: wandb writes a folder `wandb` into the
+    current one, and Ray a folder `ray` into /tmp.
+    """
+    if library in sys.modules:
+        return True
+    spec = importlib.util.find_spec(library)
+    return spec is not None and spec.origin is not None
 
 
 def missing(library: str, extra: str, what: str) -> MissingLibraryError:
