@@ -193,12 +193,15 @@ def test_what_a_full_disk_left_is_cleared_before_a_resumed_run_needs_room(
     assert not half.exists()
 
 
-def test_ctrl_c_drops_the_step_and_says_how_to_resume(tmp_path: Path, model: str) -> None:
+def test_a_second_trainer_is_refused_and_ctrl_c_says_how_to_resume(tmp_path: Path, model: str) -> None:
     run = tmp_path / "run"
     with started("train", "--run", str(run), "--steps", "5000", "--model", model, *SMALL) as process:
         _wait_for_lines(run / "metrics.jsonl", 2, process)
+        second = redqueen("train", "--resume", str(run))
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
+    assert second.returncode == 2
+    assert "another process is training" in second.stderr
     assert process.returncode == 130, err
     assert f"redqueen train --resume {run}" in out
     assert "Traceback" not in err
@@ -279,15 +282,6 @@ def test_the_first_lines_say_what_runs_and_how_to_stop_it(tmp_path: Path, model:
     assert "in 1 process" in base
     assert follow.endswith(f"redqueen watch '{tmp_path}/my run'")
     assert stop.endswith(f"redqueen train --resume '{tmp_path}/my run'")
-
-
-def test_two_trainers_cannot_share_a_run(tmp_path: Path, model: str) -> None:
-    run = tmp_path / "run"
-    with started("train", "--run", str(run), "--steps", "5000", "--model", model, *SMALL) as first:
-        _wait_for_lines(run / "metrics.jsonl", 1, first)
-        second = redqueen("train", "--resume", str(run))
-    assert second.returncode == 2
-    assert "another process is training" in second.stderr
 
 
 def _wait_for_lines(path: Path, count: int, process: subprocess.Popen[str]) -> None:
