@@ -356,7 +356,8 @@ def _one_text(question: object) -> str:
 
 
 def _kind(value: object) -> str:
-    named = "one with other keys" if isinstance(value, Mapping) else f"a {type(value).__name__}"
+    name = type(value).__name__
+    named = "one with other keys" if isinstance(value, Mapping) else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
     return f"{named} ({reprlib.repr(value)})"
 
 

@@ -7,6 +7,7 @@ from statistics import fmean
 
 import pytest
 
+from redqueen.analysis.replay import find_member
 from redqueen.config import Config, ConfigError
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
@@ -19,7 +20,7 @@ from redqueen.run.trainer import Trainer
 from redqueen.store import checkpoint
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.dataset.files import fixed_tasks
-from redqueen.store.directory import RunDirectory
+from redqueen.store.directory import RunDirectory, RunError
 from redqueen.store.metrics import StepMetrics
 from tests import toy
 from tests.cli.running import redqueen
@@ -61,6 +62,17 @@ def test_a_student_alone_learns_fixed_tasks(tmp_path: Path, verifier: LocalVerif
     assert {*posed, *again[:8]} == set(programs)
     assert len(attempts) == 12 * 2 * 12 * 4
     assert all(row.reward is not None for row in attempts)
+
+
+@pytest.mark.integration
+def test_the_best_teacher_of_students_alone_is_refused(tmp_path: Path, verifier: LocalVerifier) -> None:
+    trainer = unbegun(tmp_path, verifier, **{"run.steps": 1, "run.checkpoint_every": 1})
+    trainer.begin([ONE])
+    play(trainer)
+    settings = trainer.config.evolution_settings
+    assert find_member(trainer.directory, settings, "best-student", None).member.name in ("S0", "S1")
+    with pytest.raises(RunError, match=r"has no teachers: choose one of S0, S1, best-student$"):
+        find_member(trainer.directory, settings, "best-teacher", None)
 
 
 @pytest.mark.integration

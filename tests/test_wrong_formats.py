@@ -50,6 +50,21 @@ def test_a_bad_first_row_is_a_bad_row(tmp_path: Path, text: str) -> None:
     assert [type(row) for row in read_rows(file)] == [str, dict]
 
 
+def test_a_row_in_another_encoding_is_told_so(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(ROW.replace("return x", "return 'ä'").encode("latin-1") + ROW.encode())
+    assert next(read_rows(file)) == "no text in UTF-8: save the file in that encoding"
+
+
+def test_nan_is_no_value_as_pandas_writes_it(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"question": "1 + 1?", "answer": NaN, "tests": [NaN]}\n')
+    (row,) = read_rows(file)
+    assert isinstance(row, dict)
+    assert row["answer"] is None
+    assert row["tests"][0] != row["tests"][0], "inside a value it is one of Python's"
+
+
 def test_rows_with_a_mark_in_front_and_ends_of_windows_are_read(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_bytes(b"\xef\xbb\xbf" + ROW.replace("\n", "\r\n").encode())

@@ -20,7 +20,7 @@ from redqueen.records import ROLES, Attempted, Task
 from redqueen.store import checkpoint
 from redqueen.store.checkpoint import Checkpoint
 from redqueen.store.directory import RunDirectory, RunError
-from redqueen.store.lineage import Life, check_name, lives
+from redqueen.store.lineage import Life, check_name, lives, members_to_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,10 @@ def find_member(directory: RunDirectory, settings: EvolutionSettings, name: str,
             saved = load_step(directory, step)
             # The single agent plays both roles, so it is the best of either.
             candidates = [m for m in saved.population.members.values() if m.role in (role, "both")]
+            if not candidates:
+                raise RunError(
+                    f"{directory.path} has no {role}s: choose one of {', '.join(members_to_name(directory))}"
+                )
             fitness = fitness_at(directory, settings.league, role, saved.step)
             return MemberAtStep(member=proven_first(candidates, role, settings, saved.step, fitness)[0], saved=saved)
     check_name(directory, name)

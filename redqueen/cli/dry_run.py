@@ -21,7 +21,7 @@ from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.plugins import PluginError, are_loaded
 from redqueen.records import Prompt
 from redqueen.run.recording.plain_console import PlainConsole
-from redqueen.run.session import check, check_tasks, quiet_libraries
+from redqueen.run.session import check, check_init, check_tasks, quiet_libraries
 
 
 def print_plan(config: Config, size: int | None = None, *, parts: bool = False) -> int:
@@ -40,6 +40,7 @@ def print_plan(config: Config, size: int | None = None, *, parts: bool = False) 
         # What another machine has is not known here.
         if size is None:
             check(config)
+            check_init(config.population.init)
     if config.model.name == BUNDLED and cached() is None:
         device_of(config.model)
         console.print("every setting is possible; the memory is known after the first run has converted the base")

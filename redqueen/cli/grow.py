@@ -15,7 +15,8 @@ from redqueen.method.seeds import seeds_of
 from redqueen.method.task_bank import fingerprint_of, likeness_of
 from redqueen.records import Task
 from redqueen.run.recording.plain_console import PlainConsole
-from redqueen.store.dataset.files import fixed_tasks, is_rows, read_rows
+from redqueen.store.dataset.files import fixed_tasks, is_exported, is_rows, read_rows
+from redqueen.store.directory import RunDirectory
 from redqueen.store.files import quoted
 from redqueen.tasks.kinds import find, languages
 
@@ -35,6 +36,8 @@ def grown(file: Path, overrides: Sequence[str], steps: int | None, model: str | 
         key = word.partition("=")[0].strip().lstrip("-")
         if key in ("game.seeds", "game.tasks"):
             raise UserError(f"{key} is what {file} becomes here: leave it out, or use redqueen train grow {word}")
+    if file.is_dir() and not is_exported(file) and not RunDirectory(file).config_file.exists():
+        raise UserError(f"{file} is a folder and no run: give one file of tasks")
     # A wrong setting is told before minutes of work.
     configure(["grow", *overrides], steps, model)
     if not file.is_dir() and is_rows(file) and not _is_imported(file):
@@ -60,6 +63,12 @@ def _is_imported(file: Path) -> bool:
 def _imported(file: Path, *, unsafe: bool) -> Path:
     """Returns the file that the rows are imported to, or were before."""
     for before in imported_beside(file):
+        if before.exists() and before.stat().st_mtime < file.stat().st_mtime:
+            raise UserError(
+                f"{file.name} is newer than {before}, which was imported from it: delete that to import {file.name} "
+                "again, or grow from it as it is: "
+                f"redqueen grow {quoted(before)}"
+            )
         if before.exists():
             PlainConsole(soft_wrap=True).print(f"{before} is there already: delete it to import {file.name} again")
             return before
@@ -80,14 +89,21 @@ def introduce_own(game: GameConfig, evals: EvalsConfig, population: PopulationCo
         f"found: {len(programs)} different programs in {source}, {len(alike)} up to names and constants; they are "
         f"posed as {', '.join(game.kinds)}"
     )
-    console.print(f"held out: {held_out} of them; nothing is trained on these or on what is similar (evals.own)")
+    held_out_line = f"held out: {held_out} of them; nothing is trained on these or on what is similar (evals.own)"
+    if not held_out:
+        held_out_line = (
+            "held out: none, so nothing is measured on your own tasks. They are too few, or all similar up to names "
+            "and constants, and similar ones stay together: give at least ten different ones"
+        )
+    console.print(held_out_line)
     own = posed_per_kind(game, population) * len(game.kinds)
     teachers = game.teacher_proposals * len(game.kinds) if population.teachers else 0
     console.print(
         f"a step: each student is posed {own} of your tasks and up to {teachers} that a teacher makes of them, with "
         f"{game.attempts} attempts each; {steps} steps. How long they take is said after the first one"
     )
-    compared = "compared: what the students solve of your held-out tasks, with what the start solves"
+    solved = "your held-out tasks" if held_out else "the reserved tasks"
+    compared = f"compared: what the students solve of {solved}, with what the start solves"
     if population.teachers:
         compared += (
             ". What teachers add, this tells: redqueen train grow "

@@ -167,6 +167,9 @@ def _summary(every: list[TaskHistory], chosen: list[TaskHistory], limit: int, or
     """Returns the last line: how much there is that was not printed."""
     refused = Counter(proposed.proposal.status for proposed in every if proposed.task is None)
     remarks = [f"{min(limit, len(chosen))} of {len(chosen)} shown"]
+    if not chosen:
+        kinds = dict.fromkeys(proposed.proposal.kind for proposed in every)
+        remarks.append(f"there are {len(every)} proposals, of the kinds {', '.join(kinds)}")
     if len(chosen) > limit:
         remarks.append("more with --limit N")
     if refused and order == "newest":

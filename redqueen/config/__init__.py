@@ -170,7 +170,8 @@ class Config(Section):
         for assignment in assignments:
             name, equals, text = assignment.partition("=")
             if not equals:
-                raise ConfigError(f"'{assignment}' is not an override: write section.field=value, e.g. run.steps=20")
+                example = f"{assignment}=VALUE" if name.strip().lstrip("-") in keys(type(self)) else "run.steps=20"
+                raise ConfigError(f"'{assignment}' sets nothing: write section.field=value, e.g. {example}")
             settings[name.strip().lstrip("-")] = text.strip()
         return self.with_settings(settings, load_plugins=True)
 

@@ -44,11 +44,14 @@ def read_settings(file: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise ConfigError(f"{file} is no text in UTF-8: save it in that encoding, not packed") from None
     except ValueError as error:
-        raise ConfigError(f"{file}: {' '.join(str(error).split())}") from error
+        # Python's reader says of a key that is written twice only that its value cannot be overwritten.
+        said = " ".join(str(error).split()).replace("Cannot overwrite a value", "A key is written twice")
+        raise ConfigError(f"{file}: {said}") from error
     except RecursionError:
         raise ConfigError(f"{file}: {_TOO_DEEP}") from None
     if not isinstance(data, dict):
-        raise ConfigError(f"{file} holds no settings: write sections, such as [learning] and lr = 1e-4")
+        example = "[learning] and lr = 1e-4" if file.suffix == ".toml" else "learning: and below it, indented, lr: 1e-4"
+        raise ConfigError(f"{file} holds no settings: write sections, such as {example}")
     return dict(flat(cast("dict[str, Any]", data)))
 
 

@@ -54,6 +54,8 @@ def asked(
 
     Raises UserError if the question cannot be asked, RunError if there is no such run or member.
     """
+    if attempts < 1:
+        raise UserError(f"{attempts} attempts: ask for at least one")
     directory = RunDirectory(run)
     config = playable(directory, allowed)
     found = found_member(directory, config.evolution_settings, name, step)

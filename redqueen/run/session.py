@@ -28,7 +28,7 @@ from redqueen.config import (
     ModelConfig,
     SamplingConfig,
 )
-from redqueen.engine.adapters import other_base
+from redqueen.engine.adapters import CONFIG, other_base
 from redqueen.engine.memory import fit as memory
 from redqueen.engine.memory.machine import check_engine, longest_text, this_machine
 from redqueen.engine.model.base import BaseFacts, facts_of, load
@@ -37,6 +37,7 @@ from redqueen.engine.model.dimensions import token_counter
 from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.source import cached, installed, read_config
 from redqueen.engine.policy import MemberPolicy, open_policy
+from redqueen.errors import AdapterError
 from redqueen.evals.held_out import check_held_out
 from redqueen.evals.registry import check_benchmarks
 from redqueen.method.prompt_lengths import prompt_lengths
@@ -131,6 +132,7 @@ def start(config: Config, directory: RunDirectory, attached: Callbacks) -> None:
     directory.claim()
     try:
         check(config)
+        check_init(config.population.init)
         check_tasks(config.game, config.evals, config.league)
         fitted = fit(config, config.capacity, attached.listener)
         _train(config, fitted, directory, None, attached)
@@ -172,6 +174,12 @@ def check(config: Config) -> None:
     check_trackers(config.run.trackers)
     check_own(config.run.metrics)
     check_engine(config.model, config.sampling, config.learning, config.cluster)
+
+
+def check_init(init: str) -> None:
+    """Raises AdapterError if there is no adapter where `population.init` says that members start from."""
+    if init not in ("auto", "fresh") and not (Path(init) / CONFIG).is_file():
+        raise AdapterError(f"population.init={init} holds no adapter ({CONFIG}): give a PEFT folder, auto or fresh")
 
 
 def check_tasks(game: GameConfig, evals: EvalsConfig, league: LeagueConfig) -> None:

@@ -99,7 +99,10 @@ class RunDirectory:
                 # A folder of other things is left as it was.
                 if new:
                     (self.path / _LOCK).unlink()
-                raise RunError(f"{self.path} is not empty: choose another --run DIR")
+                what = (
+                    "holds a run already: resume it, or choose" if self.config_file.exists() else "is not empty: choose"
+                )
+                raise RunError(f"{self.path} {what} another folder")
         except BaseException:
             self.unlock()
             raise

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from redqueen.records import ROLES
 from redqueen.store.archive import queries
 from redqueen.store.archive.queries import UNRATED, Career
 from redqueen.store.archive.reader import ArchiveReader
@@ -129,9 +130,20 @@ def _life(member: MemberRow, birth: ReplacementRow | None, died: int | None, car
 
 def check_name(directory: RunDirectory, name: str) -> None:
     """Raises RunError if no member of this name ever lived in a run."""
-    names = [life.name for life in lives(directory.path)]
-    if name.casefold() not in {candidate.casefold() for candidate in names}:
+    names = members_to_name(directory)
+    if name.casefold() in {candidate.casefold() for candidate in names}:
+        return
+    if any(character in name for character in " \n(#="):
+        # The commonest way to forget the member.
         raise RunError(
-            f"no member '{name}' ever lived in {directory.path}: choose one of {', '.join(names)}, best-student, "
-            "best-teacher"
+            f"{name.splitlines()[0]!r} is a question, where the name of a member is expected: write one of "
+            f"{', '.join(names)} before it"
         )
+    raise RunError(f"no member '{name}' ever lived in {directory.path}: choose one of {', '.join(names)}")
+
+
+def members_to_name(directory: RunDirectory) -> list[str]:
+    """Returns the names that a member of a run may be called by: its own, and those of the best of each role."""
+    every = lives(directory.path)
+    roles = [role for role in ROLES if any(life.role in (role, "both") for life in every)]
+    return [*(life.name for life in every), *(f"best-{role}" for role in reversed(roles))]

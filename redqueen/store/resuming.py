@@ -48,6 +48,10 @@ def remaining(directory: RunDirectory, overrides: Sequence[str] = ()) -> Config 
     config = directory.config().override(overrides)
     saved = directory.saved()
     if not saved:
+        if directory.metrics():
+            raise RunError(
+                f"{directory.path} has no checkpoint left, so it cannot go on: start a run in another folder"
+            )
         raise RunError(f"{directory.path} has no checkpoint, so nothing was trained there: start the run again")
     return None if saved[-1] >= config.run.steps else config
 

@@ -291,6 +291,8 @@ def test_members_are_asked_scored_exported_and_loaded(finished: Path, tmp_path: 
     assert isinstance(greedy.text, str)
     assert greedy.right == (greedy.status == "correct")
     assert len(run.ask("base", "def f(x): return x + 3\nf(4) == ?", attempts=3)) == 3
+    with pytest.raises(UserError, match="0 attempts: ask for at least one"):
+        run.ask("base", "def f(x): return x + 3\nf(4) == ?", attempts=0)
     with pytest.raises(UserError, match="no member 'S9'"):
         run.ask("S9", "def f(x): return x\nf(4) == ?")
     scores = run.evaluate(limit=3, beside=["base"])

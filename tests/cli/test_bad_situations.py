@@ -163,7 +163,7 @@ SITUATIONS: dict[str, Situation] = {
     "deep path": Situation("train --model a/b/c", "the folder a/b/c does not exist"),
     "not downloaded": Situation("train quickstart --model some/body", "not downloaded yet, and HF_HUB_OFFLINE is set"),
     "no id": Situation("train --model a$b", "no Hugging Face id"),
-    "a file as model": Situation("train --model full/precious.txt", "does not exist"),
+    "a file as model": Situation("train --model full/precious.txt", "is a file: give the folder of a model"),
     "folder without a model": Situation("train --model full", "has no config.json"),
     "damaged model configuration": Situation(tiny_train(""), "cannot load 'model'", write("model/config.json", "{")),
     "no family": Situation(tiny_train(""), "family 'None'", change("model/config.json", model_type=None)),
@@ -222,7 +222,15 @@ SITUATIONS: dict[str, Situation] = {
         "train paper_7b --dry-run --for 24GiB --json", "does not fit", code=1, first="planning paper_7b ...\n"
     ),
     "unknown layers": Situation(tiny_train("model.targets=all-linear"), "all-linear"),
-    "no starting adapter": Situation(tiny_train("population.init=typo"), "typo"),
+    "unknown layers in a plan": Situation(
+        tiny_train("--dry-run model.targets=foo_proj"),
+        "no module named foo_proj (model.targets): choose among down_proj",
+        first="planning quickstart ...\n",
+    ),
+    "no starting adapter": Situation(tiny_train("population.init=typo"), "population.init=typo holds no adapter"),
+    "no starting adapter in a plan": Situation(
+        tiny_train("--dry-run population.init=typo"), "typo holds no adapter", first="planning quickstart ...\n"
+    ),
     "adapter of another base": Situation(
         tiny_train("population.init=full"), "full", write("full/adapter_config.json", '{"r": 8}')
     ),
@@ -243,6 +251,20 @@ SITUATIONS: dict[str, Situation] = {
     "configuration without an ending": Situation(
         "train --config full/precious.txt", "must end in .toml, .yaml or .json"
     ),
+    "a key twice in a file of settings": Situation(
+        "train --config full/c.toml", "A key is written twice", write("full/c.toml", "[run]\nsteps=1\nsteps=2\n")
+    ),
+    "a list as settings": Situation(
+        "train --config full/c.yaml", "learning: and below it, indented, lr: 1e-4", write("full/c.yaml", "- 1\n")
+    ),
+    "seeds that are a folder": Situation("train game.seeds=full", "game.seeds=full cannot be read: Is a directory"),
+    "seeds that are rows": Situation(
+        "train game.seeds=full/t.txt", "redqueen tasks import full/t.txt", write("full/t.txt", '{"a": 1}\n')
+    ),
+    "seeds that are a table": Situation(
+        "train game.seeds=full/t.csv", "A table must be rows of JSON first", write("full/t.csv", "a,b\n")
+    ),
+    "grow from a folder": Situation("grow full", "full is a folder and no run: give one file of tasks"),
     "a list as configuration": Situation(
         "train --config full/c.json", "holds no JSON object", write("full/c.json", "[]")
     ),
@@ -259,7 +281,9 @@ SITUATIONS: dict[str, Situation] = {
     "resume with a recipe": Situation("train --resume run asymmetric", "cannot change in a resumed run"),
     "resume with a model": Situation("train --resume run --model model", "leave out --run, --model"),
     "resume with an unknown key": Situation("train --resume run run.stepz=4", "unknown key 'run.stepz'"),
-    "no checkpoint": Situation("train --resume run", "no checkpoint", remove("run/checkpoints")),
+    "no checkpoint": Situation(
+        "train --resume run", "has no checkpoint left, so it cannot go on", remove("run/checkpoints")
+    ),
     "damaged checkpoint": Situation(
         RESUME, "step-000002 is damaged", flip_last_byte("run/checkpoints/*2/members/*/a*s")
     ),
@@ -311,7 +335,9 @@ SITUATIONS: dict[str, Situation] = {
     "report of damaged metrics": Situation("report run", "line 1, is damaged", write("run/metrics.jsonl", "{\n")),
     "report without metrics": Situation("report run", "metrics.jsonl is missing", remove("run/metrics.jsonl")),
     "report into no folder": Situation("report run --out nothing/page.html", "cannot write"),
-    "export of nobody": Situation("export run S99 out", "S99"),
+    "export of nobody": Situation("export run S99 out", "S99' ever lived in run: choose one of T0, T1, S0, S1, best-s"),
+    "ask without a member": Situation("ask run f(1)==? f(2)", "'f(1)==?' is a question, where the name of a member is"),
+    "compare into a full folder": Situation("compare run --out full", "full is not empty and holds no comparison"),
     "export of nothing": Situation("export nothing S0 out", "does not exist"),
     "export into a full folder": Situation("export run S0 full", "not empty"),
     "export without checkpoints": Situation("export run S0 out", "no checkpoint", remove("run/checkpoints")),
@@ -346,6 +372,7 @@ SITUATIONS: dict[str, Situation] = {
     "import of an empty file": Situation(
         "tasks import full/t.jsonl --out out.txt", "full/t.jsonl has no rows", write("full/t.jsonl", "\n")
     ),
+    "import into Parquet": Situation("tasks import full/t.jsonl --out t.parquet", "is written as text: give a name"),
     "import onto a file": Situation("tasks import full/t.jsonl --out full/precious.txt", "exists already"),
     "import into no folder": Situation("tasks import full/t.jsonl --out nothing/out.txt", "nothing does not exist"),
     "eval of nothing": Situation("eval nothing", "nothing"),

@@ -64,6 +64,22 @@ def test_a_file_that_was_imported_before_is_used_as_it_is(tmp_path: Path, capsys
     assert "delete it to import gsm8k.jsonl again" in capsys.readouterr().out
 
 
+def test_a_file_that_changed_since_it_was_imported_is_not_grown_as_it_was(tmp_path: Path) -> None:
+    file = published(tmp_path / "gsm8k.jsonl", GSM8K)
+    imported = Path(str(grown(file, [], None, None).game.tasks))
+    os.utime(file, (imported.stat().st_atime, imported.stat().st_mtime + 1))
+    with pytest.raises(UserError, match=r"gsm8k\.jsonl is newer than .*: delete that to import"):
+        grown(file, [], None, None)
+
+
+def test_too_few_tasks_to_hold_one_out_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = grown(published(tmp_path / "gsm8k.jsonl", GSM8K), [], None, None)
+    introduce_own(config.game, config.evals, config.population, config.run.steps)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "held out: none, so nothing is measured on your own tasks" in said
+    assert "compared: what the students solve of the reserved tasks" in said
+
+
 def test_files_whose_names_differ_behind_a_dot_are_imported_apart(tmp_path: Path) -> None:
     first = grown(published(tmp_path / "mine.v1.jsonl", GSM8K), [], None, None)
     second = grown(published(tmp_path / "mine.v2.jsonl.gz", MBPP), [], None, None)

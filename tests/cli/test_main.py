@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import redqueen.__main__ as entry
 from redqueen import __version__
 from redqueen.cli.app import main, with_address
 from tests.cli.running import redqueen
@@ -133,3 +134,16 @@ def test_keys_are_printed_where_standard_output_is_ascii() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run([sys.executable, "-m", "redqueen", "keys"], capture_output=True, env=environment, check=True)
     assert rb"\u2026" in done.stdout
+
+
+def test_ctrl_c_while_the_commands_are_imported_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(name: str) -> None:
+        raise KeyboardInterrupt(name)
+
+    monkeypatch.setattr("redqueen.__main__.importlib.import_module", interrupt)
+    with pytest.raises(SystemExit) as end:
+        entry.main()
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "\nredqueen: stopped by Ctrl-C\n"

@@ -110,7 +110,7 @@ def test_a_refused_start_gives_the_lock_up_and_leaves_the_folder_as_it_was(tmp_p
     (run.checkpoints / "step-000000").mkdir()
     run.unlock()
     for _ in range(2):
-        with pytest.raises(RunError, match="is not empty"):
+        with pytest.raises(RunError, match="holds a run already: resume it, or choose another folder"):
             RunDirectory(run.path).claim()
     run.lock()
     run.unlock()
@@ -131,7 +131,7 @@ def test_a_killed_start_is_cleared_by_the_next_one(tmp_path: Path) -> None:
     (second.checkpoints / "step-000000").mkdir()
     second.release()
     assert second.saved() == [0], "what has a checkpoint stays"
-    with pytest.raises(RunError, match="not empty"):
+    with pytest.raises(RunError, match="holds a run already"):
         RunDirectory(first.path).claim()
 
 

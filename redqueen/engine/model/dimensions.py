@@ -18,6 +18,7 @@ from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.hosted import adaptable
 from redqueen.engine.model.quantized import BITS, kind_of
 from redqueen.engine.model.source import cannot_load, encode, read_config, read_tokenizer
+from redqueen.errors import AdapterError
 from redqueen.records import Prompt
 
 # Sizes of the recipes' bases, so that a run on them can be planned where neither the base nor a network is.
@@ -114,8 +115,19 @@ def shape_of(config: ModelConfig) -> Shape:
         check_quantized(config, shell.to_dict())
     try:
         return shape_in(shell, config.targets, kind_of(shell, config))
+    except AdapterError:
+        raise
     except Exception as error:
         raise cannot_load(config.name, error) from error
+
+
+def check_targets(targets: Collection[str], present: Collection[str]) -> None:
+    """Raises AdapterError if `model.targets` names a layer that is not among those of the base."""
+    if missing := set(targets) - set(present):
+        raise AdapterError(
+            f"the model has no module named {', '.join(sorted(missing))} (model.targets): choose among "
+            f"{', '.join(sorted(present))}"
+        )
 
 
 def shape_in(shell: Any, targets: Collection[str], quantize: str = "off") -> Shape:
@@ -128,6 +140,8 @@ def shape_in(shell: Any, targets: Collection[str], quantize: str = "off") -> Sha
     linears = [(name.rpartition(".")[2], module) for name, module in modules if isinstance(module, nn.Linear)]
     named = [(name.rpartition(".")[2], module) for name, module in adaptable(model)]
     adapted = [m for name, m in named if tuple(targets) == AUTO_TARGETS or name in targets]
+    if tuple(targets) != AUTO_TARGETS:
+        check_targets(targets, {name for name, _ in named})
     heads = int(text.num_attention_heads)
     hidden = int(text.hidden_size)
     return Shape(

@@ -252,7 +252,9 @@ def source(name: str) -> ModelSource:
             raise ModelError(f"the folder {name} holds no model: it has no config.json")
         return ModelSource(str(folder), local=True)
     # An id is "name" or "owner/name". What begins like a path, or has more parts, can only be a folder.
-    if folder.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
+    if folder.exists():
+        raise ModelError(f"{name} is a file: give the folder of a model, or a Hugging Face id (owner/name)")
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelError(f"the folder {name} does not exist: give a model's folder or a Hugging Face id (owner/name)")
     try:
         stored = isinstance(huggingface_hub.try_to_load_from_cache(name, "config.json"), str)

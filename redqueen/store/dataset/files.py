@@ -7,6 +7,7 @@ import codecs
 import gzip
 import inspect
 import json
+import math
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -145,9 +146,15 @@ def read_rows(file: Path) -> Iterator[dict[str, Any] | str]:
     if not is_rows(file):
         raise UserError(f"{file}: the file's name must end in {', '.join(FORMATS)} or {PACKED}")
     try:
-        yield from _read_parquet(file) if file.suffix == ".parquet" else _read_lines(file)
+        for row in _read_parquet(file) if file.suffix == ".parquet" else _read_lines(file):
+            yield row if isinstance(row, str) else {name: _given(value) for name, value in row.items()}
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _given(value: Any) -> Any:
+    """Returns a row's value, None in place of the NaN that pandas writes where there is none."""
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def is_rows(file: Path) -> bool:
@@ -189,8 +196,10 @@ def _check_lines(file: Path, head: bytes) -> None:
 def _row(line: bytes) -> dict[str, Any] | str:
     try:
         row = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return "no text in UTF-8: save the file in that encoding"
     except (ValueError, RecursionError) as error:
-        # ValueError is also raised for bytes that are no UTF-8 and for numbers with too many digits.
+        # ValueError is also raised for numbers with too many digits.
         return f"not JSON: {str(error)[:200]}"
     return cast(dict[str, Any], row) if isinstance(row, dict) else "not a JSON object"
 

@@ -241,17 +241,30 @@ def read_own(
     """
     try:
         text = read_plain_text(file)
-    except (OSError, UnicodeDecodeError) as error:
-        raise SeedError(f"game.seeds={file} cannot be read: {error}") from error
+    except OSError as error:
+        raise SeedError(f"game.seeds={file} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError:
+        raise SeedError(f"game.seeds={file} is no text in UTF-8: save it in that encoding") from None
     drafts: list[Draft] = []
     for line, block in _blocks(text):
         try:
             drafts.append(parse(block))
         except ValueError:
-            raise SeedError(f"{file}, line {line}: no seed. {form}; a blank line ends it") from None
+            raise SeedError(
+                f"{file}, line {line}: no seed. {form}; a blank line ends it{_of_rows(file, text)}"
+            ) from None
     if not drafts:
         raise SeedError(f"{file} holds no seed {programs}")
     return tuple(drafts)
+
+
+def _of_rows(file: Path, text: str) -> str:
+    """Returns what to do with a file that holds rows and no seeds; "" for any other."""
+    if text.lstrip().startswith("{"):
+        return f". It holds rows of JSON: import them, by redqueen tasks import {file} --out FILE, and give that file"
+    if file.suffix in (".csv", ".tsv"):
+        return ". A table must be rows of JSON first, one object a line, and then redqueen tasks import reads it"
+    return ""
 
 
 def _blocks(text: str) -> Iterator[tuple[int, str]]:
