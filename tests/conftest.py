@@ -41,7 +41,7 @@ torch.set_num_threads(THREADS)
 # Profiles differ in the number of examples (`--hypothesis-profile`; the Makefile chooses). No property has a deadline,
 # because a busy machine would miss it. CI draws the same examples each time, so that a commit cannot fail by a draw
 # that has nothing to do with it.
-for name, examples in {"check": 8, "default": 50, "thorough": 300}.items():
+for name, examples in {"check": 8, "default": 50, "thorough": 200}.items():
     settings.register_profile(name, max_examples=examples, deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("default")
 
