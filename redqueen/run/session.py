@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import transformers
 
@@ -235,9 +236,7 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     shell = read_config(config.model.name)
     check_quantized(config.model, shell.to_dict())
     lengths = prompt_lengths(config.play_settings, token_counter(config.model))
-    # Only our own forward pass has no masks of sliding windows.
-    window = getattr(shell, "sliding_window", None) if shell.model_type in FAMILIES else None
-    if line := _beyond_window(longest_text(config.sampling, lengths), window or 0):
+    for line in too_long_for(shell, longest_text(config.sampling, lengths)):
         listener.warning(line)
     fitted = memory.fit(config, machine, lengths, members)
     if fitted.changes:
@@ -247,16 +246,23 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     return fitted.config
 
 
-def _beyond_window(longest: int, window: int) -> str:
-    """Returns the warning that a text of `longest` tokens exceeds the base's sliding window; empty if it does not."""
-    if not window or longest <= window:
-        return ""
-    # The lengths are bounds that few prompts reach, so this is no refusal: the sampler refuses what is too long.
-    return (
-        f"warning: a prompt and its text may have {longest} tokens, and this base's sliding window has {window}: a "
-        "step with a longer one ends the run. Set game.references, sampling.proposal_tokens or sampling.attempt_tokens "
-        "lower"
-    )
+def too_long_for(shell: Any, longest: int) -> list[str]:
+    """Returns a warning for each limit of a base that a prompt and its text of `longest` tokens exceed.
+
+    `shell` is the base's transformers configuration.
+    """
+    # The lengths are bounds that few prompts reach, so these are no refusals: the sampler refuses what is too long.
+    advice = "Set game.references, sampling.proposal_tokens or sampling.attempt_tokens lower"
+    subject = f"warning: a prompt and its text may have {longest:,} tokens, and this base"
+    warnings: list[str] = []
+    # Only our own forward pass has no masks of sliding windows.
+    window = getattr(shell, "sliding_window", None) if shell.model_type in FAMILIES else None
+    if window and longest > window:
+        warnings.append(f"{subject}'s sliding window has {window:,}: a step with a longer one ends the run. {advice}")
+    positions = getattr(shell.get_text_config(), "max_position_embeddings", None)
+    if positions and longest > positions:
+        warnings.append(f"{subject} was made for {positions:,} (max_position_embeddings). {advice}")
+    return warnings
 
 
 def quiet_libraries() -> None:
