@@ -11,10 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from redqueen import __version__, extras
-from redqueen.base.markup import code, plain, yaml_text
 from redqueen.cli.pushing import hub, push
 from redqueen.errors import UserError
-from redqueen.members import about_base
+from redqueen.members import about_base, code, plain, yaml_text
 from redqueen.method.seeds import OWN
 from redqueen.run.recording.plain_console import table_console
 from redqueen.store.allowed import check_kind

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from redqueen.engine.kernels import dispatch, low_rank
 from redqueen.engine.kernels.dispatch import can_compile, kernels_of
-from redqueen.engine.kernels.transfer import to_device
 from redqueen.engine.lora.sites import BackwardContext, LowRankProducts, StackedFactors
+from redqueen.engine.tensor_memory import to_device
 
 Group = tuple[int, int, int]
 """A member's rows of a batch: slot, first row, end row."""

@@ -16,7 +16,7 @@ import torch
 from redqueen.config import SamplingConfig
 from redqueen.engine.kernels.dispatch import kernels_of
 from redqueen.engine.kernels.interface import Kernels
-from redqueen.engine.kernels.onednn import packs
+from redqueen.engine.kernels.torch_ops import packs
 from redqueen.engine.memory import hosted
 from redqueen.engine.memory.machine import Demand, largest_rank
 from redqueen.engine.model.base import streams_to

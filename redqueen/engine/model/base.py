@@ -27,7 +27,7 @@ from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.forward import Forward
 from redqueen.engine.model.hosted import HostedDecoder
 from redqueen.engine.model.source import cannot_load, end_of_turn, obtain, read_config, read_tokenizer, source
-from redqueen.engine.shared_memory import SharedBlock, padded
+from redqueen.engine.tensor_memory import SharedBlock, padded
 from redqueen.errors import ModelError, UserError
 from redqueen.jail.probes import cores
 

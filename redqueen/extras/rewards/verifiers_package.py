@@ -11,11 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from redqueen import __version__
-from redqueen.base.markup import plain
 from redqueen.cli.tasks_export import asked, left_out
 from redqueen.errors import UserError
 from redqueen.extras.rewards.judges import can_be_varied
-from redqueen.members import about_base
+from redqueen.members import about_base, plain
 from redqueen.store.dataset.files import task_of, write_tasks
 from redqueen.store.dataset.rows import TaskFilter, TaskSelection
 from redqueen.tasks.kinds import find_or_plain

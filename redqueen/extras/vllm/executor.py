@@ -20,8 +20,8 @@ from redqueen.engine.learning.gradients import ForwardOptions, TokenStats
 from redqueen.engine.learning.packing import PromptGroup
 from redqueen.engine.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.engine.model.base import Base
-from redqueen.engine.sampling.completion import Row, extend
 from redqueen.engine.sampling.continuous_batch import BatchLimits, OnRow, RowGroup, TextModel
+from redqueen.engine.sampling.tokens import Row, extend
 from redqueen.errors import AdapterError, PromptError, WorkerError
 from redqueen.extras.vllm.engine import Engine, Piece
 
