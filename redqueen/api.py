@@ -25,7 +25,7 @@ from redqueen.records import Status, Verifier
 from redqueen.store.allowed import Permissions, with_own_parts
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import AttemptRow, MatchRow
-from redqueen.store.dataset.rows import TaskRecord, read_tasks
+from redqueen.store.dataset import TaskRecord, read_tasks
 from redqueen.store.directory import RunDirectory
 from redqueen.store.lineage import Life, lives
 from redqueen.store.metrics import StepMetrics, numbers

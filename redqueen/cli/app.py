@@ -33,7 +33,7 @@ from redqueen.cli.options import (
 from redqueen.config import Config, ConfigError
 from redqueen.config.files import is_settings
 from redqueen.config.recipes import check_repeats, configure, recipe_for, settings_of
-from redqueen.engine.model.families import check_files, check_model
+from redqueen.engine.model import check_files, check_model
 from redqueen.errors import UserError
 from redqueen.jail.probes import IsolationError, hear_of_children
 from redqueen.method.reward_probe import check_advantage, check_rewards

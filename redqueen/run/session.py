@@ -31,10 +31,10 @@ from redqueen.config import (
 from redqueen.engine.adapters import other_base
 from redqueen.engine.memory import fit as memory
 from redqueen.engine.memory.machine import check_engine, longest_text, this_machine
+from redqueen.engine.model import check_quantized
 from redqueen.engine.model.base import BaseFacts, facts_of, load
 from redqueen.engine.model.decoder import FAMILIES
 from redqueen.engine.model.dimensions import token_counter
-from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.source import cached, installed, read_config
 from redqueen.engine.policy import MemberPolicy, open_policy
 from redqueen.evals.held_out import check_held_out

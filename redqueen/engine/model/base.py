@@ -21,9 +21,8 @@ from transformers import AutoModelForCausalLM
 
 from redqueen.base.optional import is_installed
 from redqueen.config import BUNDLED, ModelConfig
-from redqueen.engine.model import quantized
+from redqueen.engine.model import check_quantized, quantized
 from redqueen.engine.model.decoder import decoder_of, unsuited
-from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.forward import Forward
 from redqueen.engine.model.hosted import HostedDecoder
 from redqueen.engine.model.source import cannot_load, end_of_turn, obtain, read_config, read_tokenizer, source

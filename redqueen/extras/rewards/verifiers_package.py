@@ -15,8 +15,8 @@ from redqueen.cli.tasks_export import asked, left_out
 from redqueen.errors import UserError
 from redqueen.extras.rewards.judges import can_be_varied
 from redqueen.members import about_base, plain
+from redqueen.store.dataset import TaskFilter, TaskSelection
 from redqueen.store.dataset.files import task_of, write_tasks
-from redqueen.store.dataset.rows import TaskFilter, TaskSelection
 from redqueen.tasks.kinds import find_or_plain
 
 DISTRIBUTION = "redqueen"
