@@ -51,10 +51,10 @@ from redqueen.run.recording.phases import NowRecorder
 from redqueen.run.recording.recorder import Recorder, Session, check_trackers, open_recorders, open_trackers
 from redqueen.run.trainer import Trainer
 from redqueen.store import checkpoint
+from redqueen.store.allowed import check_records, how_to_resume
 from redqueen.store.archive.reader import damaged_archive, is_damage
 from redqueen.store.dataset.files import fixed_tasks
 from redqueen.store.directory import FITTED, RunDirectory, RunError
-from redqueen.store.resuming import check_records, how_to_resume
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from redqueen.extras.page.live_run import LiveRun
 from redqueen.extras.page.members import some_of
 from redqueen.extras.page.tasks import example
 from redqueen.run.recording.metrics import Panel, panels
-from redqueen.run.recording.metrics.panel import Line, column, contested_share, named
+from redqueen.run.recording.metrics.metric import Line, column, contested_share, named
 
 _QUESTIONS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (
