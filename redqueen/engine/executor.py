@@ -18,7 +18,7 @@ class Executor(Protocol):
     """Samples rows and computes gradients with the weights that the members of one adapter bank have now.
 
     Implementations: `redqueen.engine.executor.InlineExecutor`, `redqueen.engine.workers.pool.WorkerPool` and
-    `redqueen.extras.vllm.executor.VllmExecutor`.
+    `redqueen.extras.vllm.VllmExecutor`.
     """
 
     @property

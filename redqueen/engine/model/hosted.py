@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from redqueen.engine.kernels.dispatch import kernels_of
-from redqueen.engine.lora.hosted_linear import HostedLinear
+from redqueen.engine.lora.products import HostedLinear
 from redqueen.engine.lora.sites import RowAdapters
 from redqueen.engine.model.attention import SharedPrefix
 from redqueen.engine.model.forward import MemberRows
