@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from redqueen.analysis.compare.charts import mean_gain
+from redqueen.analysis.compare.arms import mean_gain
 from redqueen.base.intervals import mean
 from redqueen.extras.page.headline import FEW_CONTESTED, FEW_VALID, RECENT, better, health, trained, winners
 from redqueen.extras.page.live_run import LiveRun
