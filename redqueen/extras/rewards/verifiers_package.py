@@ -125,7 +125,7 @@ class Tasks(Puzzles):
 
 _GAME = '''"""The game on from the tasks of the run {run}: a teacher writes a task, a student attempts it."""
 
-from redqueen.extras.rewards.verifiers_game import Openings, RedQueen
+from redqueen.extras.rewards.verifiers import Openings, RedQueen
 from {tasks} import Tasks
 
 __all__ = ["Game", "Requests"]
