@@ -32,9 +32,9 @@ from redqueen.store.archive.writer import Archive
 from redqueen.store.directory import RunDirectory
 from redqueen.store.metrics import StepMetrics
 from redqueen.tasks.kinds import BUILT_IN
+from redqueen.tasks.programs import parse
 from redqueen.tasks.programs.complexity import Complexity, complexity_of
 from redqueen.tasks.programs.coverage import paths_of
-from redqueen.tasks.programs.trees import parse
 from redqueen.tasks.python import seeds
 
 VALID = 0.9

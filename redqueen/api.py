@@ -22,14 +22,13 @@ from redqueen.config.keys import as_text
 from redqueen.config.recipes import configured
 from redqueen.errors import UserError
 from redqueen.records import Status, Verifier
-from redqueen.store.allowed import Permissions, with_own_parts
+from redqueen.store.allowed import Permissions, remaining, with_own_parts
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import AttemptRow, MatchRow
-from redqueen.store.dataset.rows import TaskRecord, read_tasks
+from redqueen.store.dataset import TaskRecord, read_tasks
 from redqueen.store.directory import RunDirectory
 from redqueen.store.lineage import Life, lives
 from redqueen.store.metrics import StepMetrics, numbers
-from redqueen.store.resuming import remaining
 from redqueen.store.tasks import TaskHistory, proposals
 
 Settings = Mapping[str, object]

@@ -47,7 +47,6 @@ NEED_A_LIBRARY = (
     "redqueen.method.warm_start",
     "redqueen.extras.page.compare_command",
     "redqueen.extras.rewards.verifiers",
-    "redqueen.extras.rewards.verifiers_game",
     "redqueen.extras.rewards.openenv",
     "redqueen.extras.reasoning_gym.child.gym_child",
 )

@@ -10,7 +10,7 @@ from redqueen.engine.work import Work
 from redqueen.records import ROLES
 from redqueen.run.recording.measures import MEASURES
 from redqueen.run.recording.metrics import METRICS, step_metrics
-from redqueen.store.archive.schema import TABLES, columns
+from redqueen.store.archive import TABLES, columns
 from redqueen.tasks.python import NAMES
 from tests.run.recording.steps import full
 from tests.run.recording.test_held_out import answers

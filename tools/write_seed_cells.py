@@ -17,9 +17,9 @@ from redqueen.method.planting import seed_tasks
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Task, Verifier
 from redqueen.run.recording.measures import signature_of
+from redqueen.tasks.programs import parse
 from redqueen.tasks.programs.coverage import functions_of, paths_of
 from redqueen.tasks.programs.reached import reached_tree
-from redqueen.tasks.programs.trees import parse
 from redqueen.tasks.python import CELLS, PYTHON
 
 FILE = Path(redqueen.tasks.python.__file__).parent / "seeds" / CELLS

@@ -35,8 +35,8 @@ from redqueen.config import LearningConfig
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.decoder import decoder_of
 from redqueen.engine.sampling import kv_cache, recorded
-from redqueen.engine.sampling.completion import Row
 from redqueen.engine.sampling.continuous_batch import BatchLimits, ContinuousBatch, RowGroup, TextModel
+from redqueen.engine.sampling.tokens import Row
 from redqueen.records import SamplingParams
 
 MEMBERS = 2

@@ -21,13 +21,13 @@ from benchmarks.timing import BenchmarkError
 from redqueen.engine.kernels import low_rank
 from redqueen.engine.kernels.cached_heads import cached_heads
 from redqueen.engine.kernels.dispatch import kernels_of
-from redqueen.engine.kernels.transfer import HostCopy, to_device
 from redqueen.engine.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.engine.model.forward import TokenLogprobs
 from redqueen.engine.sampling.decode_step import WrittenApart, reads_by_flash
 from redqueen.engine.sampling.kv_cache import PAGE, KVCache, Pages, pages_suit
 from redqueen.engine.sampling.recorded import Repeater, recorder_of
 from redqueen.engine.sampling.tokens import SamplingTensors, sample_tokens
+from redqueen.engine.tensor_memory import HostCopy, to_device
 from redqueen.records import SamplingParams
 
 Check = Callable[[torch.device], float]

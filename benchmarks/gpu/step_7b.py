@@ -21,8 +21,8 @@ from benchmarks.gpu.workload import ATTEMPT_PROMPT, ATTEMPTS, PROPOSAL_PROMPT, D
 from redqueen.config import LearningConfig, SamplingConfig
 from redqueen.engine.model.decoder import Decoder
 from redqueen.engine.policy import Policy
-from redqueen.engine.sampling.completion import Row
 from redqueen.engine.sampling.continuous_batch import RowGroup
+from redqueen.engine.sampling.tokens import Row
 from redqueen.engine.work import Work
 from redqueen.records import Sample, SamplingParams
 

@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 
 from redqueen.engine.learning.packing import PromptGroup, WeightedSample, micro_batches
-from redqueen.engine.sampling.completion import Row
 from redqueen.engine.sampling.continuous_batch import RowGroup
+from redqueen.engine.sampling.tokens import Row
 from redqueen.records import Sample, SamplingParams
 
 # Completions are drawn around this many tokens, and end at four times as many, as with the preset's limit of 2048.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from redqueen.base.intervals import Interval, interval_text, mean, slope
 from redqueen.run.recording.metrics import kinds_of, standardised
 from redqueen.run.recording.metrics.complexity import mean_size
-from redqueen.run.recording.metrics.panel import Line, contested_share
+from redqueen.run.recording.metrics.metric import Line, contested_share
 from redqueen.store.metrics import StepMetrics
 from redqueen.tasks.kinds import find_or_plain
 

@@ -33,14 +33,13 @@ from redqueen.cli.options import (
 from redqueen.config import Config, ConfigError
 from redqueen.config.files import is_settings
 from redqueen.config.recipes import check_repeats, configure, recipe_for, settings_of
-from redqueen.engine.model.families import check_files, check_model
+from redqueen.engine.model import check_files, check_model
 from redqueen.errors import UserError
 from redqueen.jail.probes import IsolationError, hear_of_children
 from redqueen.method.reward_probe import check_advantage, check_rewards
-from redqueen.store.allowed import with_own_parts
+from redqueen.store.allowed import check_same, remaining, with_own_parts
 from redqueen.store.directory import RunDirectory, read_config
 from redqueen.store.files import printable
-from redqueen.store.resuming import check_same, remaining
 
 app = typer.Typer(
     help="Post-train language models by co-evolving teacher and student LoRA populations.",

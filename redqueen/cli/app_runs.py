@@ -258,7 +258,7 @@ def tasks_export(
     measured on those.
     """
     from redqueen.cli.tasks_export import run_tasks_export
-    from redqueen.store.dataset.rows import TaskFilter
+    from redqueen.store.dataset import TaskFilter
 
     wanted = TaskFilter(kind=kind, solve_rate=solve_rate, distinct=distinct)
     raise typer.Exit(run_tasks_export(run, out, wanted, for_verifiers=form == "verifiers", repository=push))

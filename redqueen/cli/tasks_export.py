@@ -11,15 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from redqueen import __version__, extras
-from redqueen.base.markup import code, plain, yaml_text
 from redqueen.cli.pushing import hub, push
 from redqueen.errors import UserError
-from redqueen.members import about_base
+from redqueen.members import about_base, code, plain, yaml_text
 from redqueen.method.seeds import OWN
 from redqueen.run.recording.plain_console import table_console
 from redqueen.store.allowed import check_kind
+from redqueen.store.dataset import TaskFilter, TaskRecord, TaskSelection, read_tasks, select
 from redqueen.store.dataset.files import FOLDER_FILE, FORMATS, column_table, require_arrow, write_tasks
-from redqueen.store.dataset.rows import TaskFilter, TaskRecord, TaskSelection, read_tasks, select
 from redqueen.store.directory import RunDirectory
 from redqueen.store.files import damage_of
 from redqueen.tasks.kinds import find_or_plain, is_kind, names_of_languages

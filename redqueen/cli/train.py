@@ -17,9 +17,9 @@ from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.run.recording.terminal import Heartbeat, LineReporter, LiveReporter, legend, members_table
 from redqueen.run.recording.warnings import summary
 from redqueen.run.session import Callbacks
+from redqueen.store.allowed import how_to_resume
 from redqueen.store.directory import RunDirectory
 from redqueen.store.files import quoted
-from redqueen.store.resuming import how_to_resume
 
 console = PlainConsole(soft_wrap=True)
 

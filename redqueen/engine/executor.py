@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from redqueen.engine.kernels.transfer import release_unused
 from redqueen.engine.learning.gradients import BatchSums, ForwardOptions, TokenStats, accumulate, read_stats, warm_up
 from redqueen.engine.learning.packing import PromptGroup, fill_micro_batches
 from redqueen.engine.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.engine.model.base import Base
 from redqueen.engine.sampling.continuous_batch import BatchLimits, ContinuousBatch, OnRow, RowGroup, TextModel
 from redqueen.engine.sampling.device_batch import DeviceBatches
+from redqueen.engine.tensor_memory import release_unused
 
 
 class Executor(Protocol):
     """Samples rows and computes gradients with the weights that the members of one adapter bank have now.
 
     Implementations: `redqueen.engine.executor.InlineExecutor`, `redqueen.engine.workers.pool.WorkerPool` and
-    `redqueen.extras.vllm.executor.VllmExecutor`.
+    `redqueen.extras.vllm.VllmExecutor`.
     """
 
     @property

@@ -55,7 +55,7 @@ OFFERS: dict[Part, dict[str, str]] = {
         "trackio": "trackers:Trackio",
         "mlflow": "trackers:MLflow",
     },
-    "sampler": {"vllm": "vllm.executor:open_executor"},
+    "sampler": {"vllm": "vllm:open_executor"},
     "cluster": {"ray": "ray.policy:open_players"},
     "task format": {"verifiers": "rewards.verifiers_package"},
 }

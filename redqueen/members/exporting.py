@@ -15,13 +15,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from redqueen import __version__
 from redqueen.analysis.replay import MemberAtStep, find_member, fitness_at
-from redqueen.base.markup import code, plain, yaml_text
 from redqueen.config import BUNDLED, Config, GameConfig, ModelConfig
 from redqueen.engine.adapters import Adapter, save_adapter
 from redqueen.engine.model.base import location
 from redqueen.engine.model.quantized import is_quantized
 from redqueen.errors import AdapterError, ModelError, UserError
-from redqueen.members import ORIGINAL, about_base
+from redqueen.members import ORIGINAL, about_base, code, plain, yaml_text
 from redqueen.method.population import Member
 from redqueen.method.prompts import prompts
 from redqueen.plugins import PluginError

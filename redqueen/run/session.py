@@ -32,10 +32,10 @@ from redqueen.config import (
 from redqueen.engine.adapters import CONFIG, other_base
 from redqueen.engine.memory import fit as memory
 from redqueen.engine.memory.machine import check_engine, longest_text, this_machine
+from redqueen.engine.model import check_quantized
 from redqueen.engine.model.base import BaseFacts, facts_of, load
 from redqueen.engine.model.decoder import FAMILIES
 from redqueen.engine.model.dimensions import token_counter
-from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.source import cached, installed, read_config
 from redqueen.engine.policy import MemberPolicy, open_policy
 from redqueen.errors import AdapterError
@@ -53,10 +53,10 @@ from redqueen.run.recording.phases import NowRecorder
 from redqueen.run.recording.recorder import Recorder, Session, check_trackers, open_recorders, open_trackers
 from redqueen.run.trainer import Trainer
 from redqueen.store import checkpoint
+from redqueen.store.allowed import check_records, how_to_resume
 from redqueen.store.archive.reader import damaged_archive, is_damage
 from redqueen.store.dataset.files import fixed_tasks
 from redqueen.store.directory import FITTED, RunDirectory, RunError
-from redqueen.store.resuming import check_records, how_to_resume
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from redqueen.analysis.compare import budget, measures, quantities, rarefaction_charts, vendi_quantities
-from redqueen.analysis.compare.arms import Arm, arms
-from redqueen.analysis.compare.charts import answering, charts, gain_charts, other_problems
+from redqueen.analysis.compare.arms import Arm, answering, arms, charts, gain_charts, other_problems
 from redqueen.base.intervals import Interval, interval
 from redqueen.errors import UserError
 from redqueen.extras.page.compare_command import write_files

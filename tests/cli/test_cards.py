@@ -62,7 +62,7 @@ def test_where_vllm_samples_no_time_is_modelled() -> None:
 
 @pytest.mark.slow
 def test_a_base_in_fewer_bits_has_no_pages_and_no_modelled_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redqueen.engine.model.families.is_installed", lambda _name: True)
+    monkeypatch.setattr("redqueen.engine.model.is_installed", lambda _name: True)
     done = redqueen("train", "coder_7b", "model.quantize=nf4", "--dry-run", "--for", "24GB")
     assert "time: not modelled for a base that transformers computes" in done.stdout, done.stderr
     assert done.returncode == 0

@@ -9,9 +9,9 @@ from redqueen.method.planting import seed_tasks as all_seed_tasks
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Kind, Task
 from redqueen.run.recording.measures import signature_of
+from redqueen.tasks.programs import parse
 from redqueen.tasks.programs.coverage import functions_of, paths_of
 from redqueen.tasks.programs.reached import reached_tree
-from redqueen.tasks.programs.trees import parse
 from redqueen.tasks.python import PYTHON, seed_cells
 from tools.write_seed_cells import cells
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from redqueen.records import Pair, Task
+from redqueen.store.archive import TABLES, columns
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import (
     AttemptRow,
@@ -29,7 +30,6 @@ from redqueen.store.archive.rows import (
     StandingRow,
     TaskRow,
 )
-from redqueen.store.archive.schema import TABLES, columns
 from redqueen.store.archive.writer import Archive
 from redqueen.store.directory import RunError
 

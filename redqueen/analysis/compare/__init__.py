@@ -12,8 +12,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from redqueen.analysis.compare.arms import Arm, ComparedRun, arms, runs_of
-from redqueen.analysis.compare.charts import ArmCurve, Chart, other_problems, quarter, with_values
+from redqueen.analysis.compare.arms import (
+    Arm,
+    ArmCurve,
+    Chart,
+    ComparedRun,
+    arms,
+    other_problems,
+    quarter,
+    runs_of,
+    with_values,
+)
 from redqueen.base.intervals import Interval, interval, interval_text
 from redqueen.base.machine import clock
 from redqueen.run.recording.measures import cells_of

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from redqueen.base.optional import is_installed
+from redqueen.engine.kernels import Kernels
 from redqueen.engine.kernels.flash import VarlenAttention
-from redqueen.engine.kernels.interface import Kernels
 from redqueen.engine.kernels.torch_ops import NATS_PER_BIT, Ops, Take, Wrap
 from redqueen.errors import ModelError
 
@@ -63,7 +63,7 @@ def _header() -> Path:
 
 
 class TorchKernels(Kernels):
-    """See `redqueen.engine.kernels.interface.Kernels`."""
+    """See `redqueen.engine.kernels.Kernels`."""
 
     def rotation(self, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Returns cos and sin [N, 1, D], rounded to `dtype` as in transformers."""
@@ -186,7 +186,7 @@ def _announce() -> None:
 
 
 class GpuKernels(TorchKernels):
-    """See `redqueen.engine.kernels.interface.Kernels`."""
+    """See `redqueen.engine.kernels.Kernels`."""
 
     # Each chunk reads the vocabulary matrix twice; with so many rows that is hidden behind the products.
     logit_rows = 1024

@@ -1,6 +1,6 @@
 """The kernels that Numba compiles, for bf16 and fp32 on one thread of a CPU. Each reads and writes its rows once.
 
-Shape suffixes as in `redqueen.engine.kernels.interface`.
+Shape suffixes as in `redqueen.engine.kernels`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from redqueen.engine.kernels import numba_training
-from redqueen.engine.kernels.interface import Kernels
+from redqueen.engine.kernels import Kernels, numba_training
 from redqueen.engine.kernels.numba_floats import Array, as_array
 from redqueen.engine.kernels.torch_ops import NATS_PER_BIT, Ops, split_heads
 
@@ -118,7 +117,7 @@ class NumbaOps(Ops):
 
 
 class NumbaKernels(Kernels):
-    """See `redqueen.engine.kernels.interface.Kernels`."""
+    """See `redqueen.engine.kernels.Kernels`."""
 
     compiled = True
     ops = NumbaOps()

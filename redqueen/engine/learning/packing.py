@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from redqueen.engine.kernels.transfer import to_device
 from redqueen.engine.model.attention import SharedPrefix
+from redqueen.engine.tensor_memory import to_device
 from redqueen.records import Sample
 
 

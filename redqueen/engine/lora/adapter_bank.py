@@ -13,7 +13,6 @@ from torch import Tensor
 
 from redqueen.config import AUTO_TARGETS
 from redqueen.engine.adapters import Adapter, Factors
-from redqueen.engine.kernels.transfer import to_device
 from redqueen.engine.lora.products import DecodingProducts, SlicedMatmul, contiguous_runs, decoding_products, group_rows
 from redqueen.engine.lora.sites import (
     AdaptedSite,
@@ -23,6 +22,7 @@ from redqueen.engine.lora.sites import (
     SiteGradients,
     StackedFactors,
 )
+from redqueen.engine.tensor_memory import to_device
 from redqueen.errors import AdapterError
 
 

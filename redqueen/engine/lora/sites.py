@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from redqueen.engine.kernels import onednn
+from redqueen.engine.kernels.torch_ops import packed_linear
 
 # All members' low-rank factors at one site, and which of them belong to the rows of a batch.
 #
@@ -254,7 +254,7 @@ class Site:
     def frozen(self, x_NI: Tensor) -> Tensor:
         """Returns x W^T + b, without a gradient."""
         if self.packed is not None:
-            return onednn.linear(x_NI, self.packed, self.bias)
+            return packed_linear(x_NI, self.packed, self.bias)
         return F.linear(x_NI, self.weight, self.bias)
 
 

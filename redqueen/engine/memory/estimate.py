@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch
 
 from redqueen.config import SamplingConfig
+from redqueen.engine.kernels import Kernels
 from redqueen.engine.kernels.dispatch import kernels_of
-from redqueen.engine.kernels.interface import Kernels
-from redqueen.engine.kernels.onednn import packs
+from redqueen.engine.kernels.torch_ops import packs
 from redqueen.engine.memory import hosted
 from redqueen.engine.memory.machine import Demand, largest_rank
 from redqueen.engine.model.base import streams_to

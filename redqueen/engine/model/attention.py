@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from redqueen.engine.kernels import Kernels
 from redqueen.engine.kernels.dispatch import kernels_of
 from redqueen.engine.kernels.flash import Sequences, takes_heads_of
-from redqueen.engine.kernels.interface import Kernels
-from redqueen.engine.kernels.transfer import to_device
+from redqueen.engine.tensor_memory import to_device
 
 # Attention by plain products over padded sequences: what is fastest on a CPU, above all in the backward pass.
 #

@@ -21,13 +21,12 @@ from transformers import AutoModelForCausalLM
 
 from redqueen.base.optional import is_installed
 from redqueen.config import BUNDLED, ModelConfig
-from redqueen.engine.model import quantized
+from redqueen.engine.model import check_quantized, quantized
 from redqueen.engine.model.decoder import decoder_of, unsuited
-from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.forward import Forward
 from redqueen.engine.model.hosted import HostedDecoder
 from redqueen.engine.model.source import cannot_load, end_of_turn, obtain, read_config, read_tokenizer, source
-from redqueen.engine.shared_memory import SharedBlock, padded
+from redqueen.engine.tensor_memory import SharedBlock, padded
 from redqueen.errors import ModelError, UserError
 from redqueen.jail.probes import cores
 

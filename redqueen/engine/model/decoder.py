@@ -19,9 +19,9 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from redqueen import plugins
+from redqueen.engine.kernels import Kernels, Rotation
 from redqueen.engine.kernels.dispatch import kernels_of
-from redqueen.engine.kernels.interface import Kernels, Rotation
-from redqueen.engine.kernels.onednn import packed
+from redqueen.engine.kernels.torch_ops import packed
 from redqueen.engine.lora.sites import Projection, RowAdapters, Site
 from redqueen.engine.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.engine.model.forward import MemberRows, TokenLogprobs

@@ -13,8 +13,8 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from redqueen.config import AUTO_TARGETS, ModelConfig
+from redqueen.engine.model import check_quantized
 from redqueen.engine.model.decoder import unsuited
-from redqueen.engine.model.families import check_quantized
 from redqueen.engine.model.hosted import adaptable
 from redqueen.engine.model.quantized import BITS, kind_of
 from redqueen.engine.model.source import cannot_load, encode, read_config, read_tokenizer

@@ -21,12 +21,12 @@ from torch.utils.checkpoint import checkpoint
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from redqueen.engine.kernels.dispatch import kernels_of
-from redqueen.engine.kernels.transfer import to_device
-from redqueen.engine.lora.hosted_linear import HostedLinear
+from redqueen.engine.lora.products import HostedLinear
 from redqueen.engine.lora.sites import RowAdapters
 from redqueen.engine.model.attention import SharedPrefix
 from redqueen.engine.model.forward import MemberRows
 from redqueen.engine.model.quantized import rounds_inputs
+from redqueen.engine.tensor_memory import to_device
 from redqueen.errors import ModelError
 
 # Parts of a layer's name that are no linear layer of every token: what routes tokens to experts, and experts.

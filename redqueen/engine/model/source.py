@@ -30,7 +30,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from redqueen.base.machine import cache_root
 from redqueen.config import BUNDLED, ModelConfig
-from redqueen.engine.model.families import check_config
+from redqueen.engine.model import check_config
 from redqueen.errors import ModelError, PromptError
 from redqueen.records import Prompt
 

@@ -17,8 +17,8 @@ from redqueen.base.request_stream import FollowUp
 from redqueen.engine.kernels import dispatch
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.forward import Forward
-from redqueen.engine.sampling.completion import Row, extend
 from redqueen.engine.sampling.device_batch import DeviceBatches, PlacedPrompt, SampledSteps
+from redqueen.engine.sampling.tokens import Row, extend
 from redqueen.errors import AdapterError, PromptError
 from redqueen.records import SamplingParams
 

@@ -12,11 +12,10 @@ from typing import NamedTuple, Protocol, cast
 import torch
 from torch import Tensor
 
-from redqueen.engine.kernels import dispatch
+from redqueen.engine.kernels import Rotation, dispatch
 from redqueen.engine.kernels.cached_heads import cached_heads
 from redqueen.engine.kernels.dispatch import can_compile, kernels_of
 from redqueen.engine.kernels.flash import flash_takes_pages
-from redqueen.engine.kernels.interface import Rotation
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.decoder import Decoder
 from redqueen.engine.model.forward import Forward

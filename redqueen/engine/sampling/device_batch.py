@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from redqueen.engine.kernels import dispatch
-from redqueen.engine.kernels.transfer import HostCopy, to_device
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.attention import SharedPrefix
 from redqueen.engine.model.decoder import Decoder
@@ -23,6 +22,7 @@ from redqueen.engine.sampling.decode_step import open_decoding
 from redqueen.engine.sampling.kv_cache import PrefillEntry
 from redqueen.engine.sampling.recorded import Repeater, Work, bucket_of
 from redqueen.engine.sampling.tokens import SamplingTensors, sample_tokens, uniforms
+from redqueen.engine.tensor_memory import HostCopy, to_device
 from redqueen.records import SamplingParams
 
 # A kept batch has room for a multiple of so many tokens a row.

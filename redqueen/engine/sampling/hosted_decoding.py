@@ -16,10 +16,10 @@ import transformers
 from torch import Tensor
 from torch.nn import functional as F
 
-from redqueen.engine.kernels.transfer import to_device
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.hosted import HostedDecoder
 from redqueen.engine.sampling.kv_cache import PrefillEntry
+from redqueen.engine.tensor_memory import to_device
 
 # So many places that no row uses any more are worth copying the others.
 _SPARE = 64

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from redqueen.engine.kernels import dispatch
 from redqueen.engine.kernels.flash import flash_takes_pages, takes_heads_of
-from redqueen.engine.kernels.transfer import to_device
 from redqueen.engine.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.engine.model.decoder import Decoder
+from redqueen.engine.tensor_memory import to_device
 from redqueen.errors import ModelError
 
 # Pages of keys and values: where they suit, how many a batch needs, and which row of it has which.

@@ -10,8 +10,8 @@ from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.meter import Meter
 from redqueen.engine.model.base import Base
 from redqueen.engine.model.source import encode
-from redqueen.engine.sampling.completion import Row
 from redqueen.engine.sampling.continuous_batch import BatchLimits, RowGroup
+from redqueen.engine.sampling.tokens import Row
 from redqueen.records import Completion, OnCompletion, Prompt, Request
 from redqueen.tasks.programs.tagged import answer_end
 

@@ -23,9 +23,9 @@ from redqueen.engine.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.engine.lora.sites import AdaptedSite
 from redqueen.engine.model.base import NO_GUARD, Base
 from redqueen.engine.model.decoder import Decoder
-from redqueen.engine.sampling.completion import Row
 from redqueen.engine.sampling.continuous_batch import BatchLimits, OnRow, RowGroup
-from redqueen.engine.shared_memory import SharedBlock, padded
+from redqueen.engine.sampling.tokens import Row
+from redqueen.engine.tensor_memory import SharedBlock, padded
 from redqueen.engine.workers.worker import (
     Done,
     GradientJob,

@@ -20,14 +20,14 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from redqueen.engine.kernels.onednn import packed
+from redqueen.engine.kernels.torch_ops import packed
 from redqueen.engine.learning.gradients import ForwardOptions, TokenStats, accumulate, read_stats, warm_up
 from redqueen.engine.learning.packing import PromptGroup
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.lora.sites import Site
 from redqueen.engine.model.decoder import Decoder
 from redqueen.engine.sampling.continuous_batch import BatchLimits, ContinuousBatch, RowGroup, TextModel
-from redqueen.engine.shared_memory import SharedBlock
+from redqueen.engine.tensor_memory import SharedBlock
 from redqueen.errors import UserError
 
 # Pickles a decoder for another process. Its tensors are pickled as places in shared memory, not as bytes.

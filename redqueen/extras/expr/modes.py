@@ -29,7 +29,7 @@ from redqueen.tasks.kinds.interpreted import Fault, Interpreted
 from redqueen.tasks.kinds.kind import LINE, Block, InputCounts, TaskKind, fence
 from redqueen.tasks.kinds.language import Half
 from redqueen.tasks.kinds.work import Run, WorkedText, Workings
-from redqueen.tasks.programs import trees
+from redqueen.tasks.programs import parse as parse_python
 from redqueen.tasks.programs.normal_form import hashed
 from redqueen.tasks.programs.tracing import ARROW
 
@@ -77,7 +77,7 @@ class Expr(Interpreted):
 
     def tree(self, program: str) -> ast.Module:
         # It means the same in Python, so it is measured as the function that it is.
-        return trees.parse(f"def f(x, y):\n    return {program}")
+        return parse_python(f"def f(x, y):\n    return {program}")
 
     def seeds(self, own: str | None = None) -> tuple[Draft, ...]:
         return generated.seeds() if own is None else super().seeds(own)

@@ -22,8 +22,17 @@ from redqueen.analysis.compare import (
     rarefaction_charts,
     run_row,
 )
-from redqueen.analysis.compare.arms import Arm, runs_of
-from redqueen.analysis.compare.charts import GAIN, QUESTIONS, ArmCurve, Chart, answering, charts, gain_charts
+from redqueen.analysis.compare.arms import (
+    GAIN,
+    QUESTIONS,
+    Arm,
+    ArmCurve,
+    Chart,
+    answering,
+    charts,
+    gain_charts,
+    runs_of,
+)
 from redqueen.analysis.drawing import HUES, write
 from redqueen.errors import UserError
 from redqueen.extras.page.comparison import comparison_page

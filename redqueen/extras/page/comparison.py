@@ -8,8 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from redqueen.analysis.compare import BUDGET_HEAD, Quantity, budget, budget_rows, quantity_rows, run_row
-from redqueen.analysis.compare.arms import Arm, ComparedRun, runs_of
-from redqueen.analysis.compare.charts import KEY, Chart, answering, charts, gain_charts
+from redqueen.analysis.compare.arms import KEY, Arm, Chart, ComparedRun, answering, charts, gain_charts, runs_of
 from redqueen.config import Config
 from redqueen.config.keys import as_text, keys
 from redqueen.errors import UserError

@@ -9,7 +9,7 @@ from typing import Literal, TypedDict
 
 from redqueen.base.intervals import LEVEL, Interval, interval_text, mean, t_quantile
 from redqueen.run.recording.metrics.dynamics import OWN_SCORES, SHOWN, sentence
-from redqueen.run.recording.metrics.panel import Line, at, column, contested_share
+from redqueen.run.recording.metrics.metric import Line, at, column, contested_share
 
 RECENT = 10
 """Over so many of the last steps the run's health is looked at."""

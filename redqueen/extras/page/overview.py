@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from redqueen.analysis.compare.charts import mean_gain
+from redqueen.analysis.compare.arms import mean_gain
 from redqueen.base.intervals import mean
 from redqueen.extras.page.headline import FEW_CONTESTED, FEW_VALID, RECENT, better, health, trained, winners
 from redqueen.extras.page.live_run import LiveRun
 from redqueen.extras.page.members import some_of
 from redqueen.extras.page.tasks import example
 from redqueen.run.recording.metrics import Panel, panels
-from redqueen.run.recording.metrics.panel import Line, column, contested_share, named
+from redqueen.run.recording.metrics.metric import Line, column, contested_share, named
 
 _QUESTIONS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (

@@ -14,7 +14,7 @@ from redqueen.extras.page.headline import trained
 from redqueen.extras.page.live_run import LiveRun
 from redqueen.extras.page.members import some_of
 from redqueen.extras.page.overview import panel_json
-from redqueen.run.recording.metrics.panel import Curves, Line, MetricChart, by_key, column, named, part
+from redqueen.run.recording.metrics.metric import Curves, Line, MetricChart, by_key, column, named, part
 from redqueen.store.archive import queries
 from redqueen.store.directory import RunError
 from redqueen.store.files import quoted

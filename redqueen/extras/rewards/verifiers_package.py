@@ -11,13 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from redqueen import __version__
-from redqueen.base.markup import plain
 from redqueen.cli.tasks_export import asked, left_out
 from redqueen.errors import UserError
 from redqueen.extras.rewards.judges import can_be_varied
-from redqueen.members import about_base
+from redqueen.members import about_base, plain
+from redqueen.store.dataset import TaskFilter, TaskSelection
 from redqueen.store.dataset.files import task_of, write_tasks
-from redqueen.store.dataset.rows import TaskFilter, TaskSelection
 from redqueen.tasks.kinds import find_or_plain
 
 DISTRIBUTION = "redqueen"
@@ -126,7 +125,7 @@ class Tasks(Puzzles):
 
 _GAME = '''"""The game on from the tasks of the run {run}: a teacher writes a task, a student attempts it."""
 
-from redqueen.extras.rewards.verifiers_game import Openings, RedQueen
+from redqueen.extras.rewards.verifiers import Openings, RedQueen
 from {tasks} import Tasks
 
 __all__ = ["Game", "Requests"]

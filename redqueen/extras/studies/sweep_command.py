@@ -20,7 +20,7 @@ from redqueen.errors import UserError
 from redqueen.evals.held_out import run_evaluation
 from redqueen.extras.studies.sweep import HALF, Combination, SweepRun, plan_sweep, train_runs
 from redqueen.method.rewards import scores
-from redqueen.run.recording.metrics.panel import Line, contested_share
+from redqueen.run.recording.metrics.metric import Line, contested_share
 from redqueen.run.recording.plain_console import plain_table, progress_console, table_console
 from redqueen.run.session import quiet_libraries
 from redqueen.store.directory import RunDirectory, RunError, write_json

@@ -26,8 +26,8 @@ from redqueen.method.task_bank import TaskBank
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Sampler, Task
 from redqueen.run.recording.plain_console import plain_table, progress_console, table_console
+from redqueen.store.dataset import TaskFilter, TaskRecord, read_tasks, select
 from redqueen.store.dataset.files import exported_tasks, is_exported, task_of, write_tasks
-from redqueen.store.dataset.rows import TaskFilter, TaskRecord, read_tasks, select
 from redqueen.store.directory import RunDirectory, write_json
 from redqueen.store.files import damage_of
 from redqueen.store.metrics import StepMetrics

@@ -17,12 +17,12 @@ from redqueen.method.seeds import seed_shapes
 from redqueen.records import Kind, Task, Verdict
 from redqueen.store.archive.rows import MeasureRow
 from redqueen.tasks.kinds import find
+from redqueen.tasks.programs import text_of
 from redqueen.tasks.programs.complexity import Complexity, complexity_of
 from redqueen.tasks.programs.coverage import Coverage, Covered, functions_of, paths_of
 from redqueen.tasks.programs.normal_form import hashed, shape
 from redqueen.tasks.programs.reached import reached_tree
 from redqueen.tasks.programs.signatures import signature, size_of
-from redqueen.tasks.programs.trees import text_of
 from redqueen.tasks.python import seed_cells
 
 MEASURES = ("depth", "cyclomatic", "lines", "variables", "nodes", "node_types")

@@ -1,7 +1,7 @@
 """Narrow questions to an archive: one page of its proposals, one task, one member; sums, and searches of texts.
 
 A long run has millions of attempts. Each question here reads the listing, which has no texts, an index
-(`redqueen.store.archive.schema`), and the few rows that are shown; never a whole table of texts.
+(`redqueen.store.archive`), and the few rows that are shown; never a whole table of texts.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from redqueen.base.closing import Closing
+from redqueen.store.archive import check_layout, key_column, row_of, select_statement
 from redqueen.store.archive.rows import (
     AttemptRow,
     ChampionRow,
@@ -26,7 +27,6 @@ from redqueen.store.archive.rows import (
     StandingRow,
     TaskRow,
 )
-from redqueen.store.archive.schema import check_layout, key_column, row_of, select_statement
 from redqueen.store.directory import RunError, saved_steps
 from redqueen.store.files import check_archive
 

@@ -1,6 +1,6 @@
 """The rows of the archive: one class for each table, whose fields are the table's columns.
 
-Nothing else names a column: the SQL is derived from these classes in `redqueen.store.archive.schema`.
+Nothing else names a column: the SQL is derived from these classes in `redqueen.store.archive`.
 """
 
 from __future__ import annotations

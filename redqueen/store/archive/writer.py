@@ -10,8 +10,8 @@ from pathlib import Path
 
 from redqueen.base.closing import Closing
 from redqueen.records import Kind, Status
+from redqueen.store.archive import LAYOUT, TABLES, check_layout, create_statements, insert_statement, values_of
 from redqueen.store.archive.rows import ListingRow, MeasureRow, ProposalRow, Row, TallyRow, TaskRow
-from redqueen.store.archive.schema import LAYOUT, TABLES, check_layout, create_statements, insert_statement, values_of
 from redqueen.store.files import InPlace, check_archive
 
 # What the archive keeps of a step so that a reader need not go through all of its texts: `listing` and `tallies`.

@@ -25,7 +25,7 @@ from redqueen.errors import UserError
 from redqueen.method.seeds import OWN
 from redqueen.records import Pair, Task
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.dataset.rows import TaskRecord
+from redqueen.store.dataset import TaskRecord
 from redqueen.store.directory import RunDirectory
 from redqueen.tasks.kinds import is_kind
 

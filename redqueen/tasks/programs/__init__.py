@@ -1,0 +1,49 @@
+"""Programs as trees: parsed with a clear error, and walked however deep they are."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
+
+# The sandbox accepts sums of up to three thousand terms, which are as many levels deep, and walking a level takes up to
+# five calls. Calls of Python functions by Python functions do not use the stack of the process, so this is safe.
+_DEEP = 20_000
+# The parser counts in levels of its own, three for each of Python's, and uses the stack of the process for them.
+_DEEP_TEXT = 2500
+
+
+class ProgramError(ValueError):
+    """A text that is no program. A valid task never is one."""
+
+
+def parse(program: str) -> ast.Module:
+    """Returns the tree of a program. Raises ProgramError if it does not parse."""
+    try:
+        # The sandbox parses with few calls on its stack. What it accepted must not be too deep here.
+        with _limit(_DEEP_TEXT):
+            return ast.parse(program)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ProgramError(f"no program that can be measured: {type(error).__name__}: {error}") from error
+
+
+def room_for_depth() -> AbstractContextManager[None]:
+    """Lets recursive walks go as deep as a program that the sandbox accepted can be nested."""
+    return _limit(_DEEP)
+
+
+@contextmanager
+def _limit(depth: int) -> Generator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, depth))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def text_of(tree: ast.AST) -> str:
+    """Returns the program in one layout: without comments, one statement a line."""
+    with room_for_depth():
+        return ast.unparse(tree)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from radon.visitors import ComplexityVisitor
 
-from redqueen.tasks.programs.trees import parse, room_for_depth, text_of
+from redqueen.tasks.programs import parse, room_for_depth, text_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from redqueen.tasks.programs import parse, room_for_depth, text_of
 from redqueen.tasks.programs.constant_branches import Branches
 from redqueen.tasks.programs.normal_form import ENTRY
-from redqueen.tasks.programs.trees import parse, room_for_depth, text_of
 
 # Takes out of a tree what nothing uses: functions, classes, imports, and constants assigned to names never read.
 

@@ -19,8 +19,8 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from redqueen.tasks.programs import ProgramError, parse
 from redqueen.tasks.programs.normal_form import ENTRY
-from redqueen.tasks.programs.trees import ProgramError, parse
 
 ARROW = " -> "
 MOST_NOTES = 200

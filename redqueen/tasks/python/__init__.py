@@ -21,9 +21,9 @@ from redqueen.tasks.kinds.deduction import Deduction
 from redqueen.tasks.kinds.induction import Induction
 from redqueen.tasks.kinds.language import Half, Words, halved, parse_block, read_own
 from redqueen.tasks.kinds.work import Run
+from redqueen.tasks.programs import ProgramError, parse
 from redqueen.tasks.programs.normal_form import ENTRY, fingerprint, shape, without_remarks
 from redqueen.tasks.programs.tracing import TracedProgram
-from redqueen.tasks.programs.trees import ProgramError, parse
 
 # The programs that come with Python. The verifier computes their outputs.
 #

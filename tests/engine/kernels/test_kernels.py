@@ -14,9 +14,8 @@ from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, app
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
 from benchmarks.gpu import stand_ins
-from redqueen.engine.kernels import dispatch
+from redqueen.engine.kernels import Kernels, Rotation, dispatch
 from redqueen.engine.kernels.dispatch import GpuKernels, TorchKernels, compiled_on_gpu, kernels_of
-from redqueen.engine.kernels.interface import Kernels, Rotation
 from redqueen.engine.kernels.numba_kernels import NumbaKernels
 from redqueen.errors import ModelError
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from redqueen.engine.kernels.onednn import packed, packs
+from redqueen.engine.kernels.torch_ops import packed, packs
 from redqueen.engine.lora.products import SlicedMatmul, contiguous_runs, group_rows
 from tests.engine.lora.sites import (
     CPU,

@@ -12,7 +12,7 @@ import pytest
 
 from redqueen.base.optional import MissingLibraryError, is_installed
 from redqueen.config import ModelConfig
-from redqueen.engine.model.families import check_model, check_quantized, refusal
+from redqueen.engine.model import check_model, check_quantized, refusal
 from redqueen.engine.model.source import read_config
 from redqueen.errors import ModelError
 

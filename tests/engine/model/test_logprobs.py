@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 
-from redqueen.engine.kernels.interface import Kernels
+from redqueen.engine.kernels import Kernels
 from redqueen.engine.model.forward import TokenLogprobs
 
 

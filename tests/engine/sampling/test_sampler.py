@@ -13,7 +13,7 @@ import torch
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
 from redqueen.engine.model.base import load
 from redqueen.engine.model.source import encode
-from redqueen.engine.sampling.completion import Row, extend
+from redqueen.engine.sampling.tokens import Row, extend
 from redqueen.errors import AdapterError, PromptError
 from redqueen.records import Prompt, Request, Sample, SamplingParams
 from tests.engine.conftest import Build, TinyPolicy

@@ -14,8 +14,8 @@ from redqueen.base.futures import finished
 from redqueen.base.request_stream import FollowUp, in_rounds
 from redqueen.config import SamplingConfig
 from redqueen.engine.sampling import continuous_batch, device_batch
-from redqueen.engine.sampling.completion import Row
 from redqueen.engine.sampling.continuous_batch import BatchLimits, ContinuousBatch, OnRow, RowGroup
+from redqueen.engine.sampling.tokens import Row
 from redqueen.records import Completion, Request, SamplingParams
 from tests.engine.conftest import Build
 from tests.engine.requests import crowd, request, same

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from redqueen.config import ModelConfig
-from redqueen.engine.kernels.onednn import packed
+from redqueen.engine.kernels.torch_ops import packed
 from redqueen.engine.model.base import load
 from redqueen.engine.model.decoder import FAMILIES
-from redqueen.engine.shared_memory import SharedBlock
+from redqueen.engine.tensor_memory import SharedBlock
 from redqueen.engine.workers.worker import load_decoder, pickle_decoder
 from tests.reference import logits
 

@@ -102,8 +102,7 @@ def test_a_taskset_loads_the_tasks_that_its_config_asks_for(installed: dict[str,
 
 
 def test_tasks_with_tests_validate_and_only_those_with_programs_are_shown_to_teachers(tmp_path: Path) -> None:
-    from redqueen.extras.rewards.verifiers import Puzzles, PuzzlesConfig
-    from redqueen.extras.rewards.verifiers_game import Openings, OpeningsConfig
+    from redqueen.extras.rewards.verifiers import Openings, OpeningsConfig, Puzzles, PuzzlesConfig
 
     file = tmp_path / "tasks.jsonl"
     done = redqueen("tasks", "export", str(archived_tests(tmp_path / "run")), "--out", str(file))

@@ -16,7 +16,7 @@ from redqueen.method.prompts import prompts
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request, Sampler
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.dataset.rows import TaskFilter, read_tasks, select
+from redqueen.store.dataset import TaskFilter, read_tasks, select
 from redqueen.store.directory import RunDirectory
 from redqueen.store.tasks import proposals
 from tests import toy

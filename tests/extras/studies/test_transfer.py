@@ -28,7 +28,7 @@ from redqueen.extras.studies.transfer import (
 )
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Kind
-from redqueen.store.dataset.rows import TaskRecord
+from redqueen.store.dataset import TaskRecord
 from redqueen.store.directory import RunDirectory
 from tests import toy
 from tests.cli.running import redqueen

@@ -14,8 +14,8 @@ from redqueen.engine.model.base import load
 from redqueen.engine.policy import Policy
 from redqueen.engine.sampling.continuous_batch import BatchLimits
 from redqueen.engine.sampling.sampler import LocalSampler
+from redqueen.extras.vllm import VllmExecutor
 from redqueen.extras.vllm.engine import Engine
-from redqueen.extras.vllm.executor import VllmExecutor
 from tests.engine.conftest import bases, tiny_policy
 from tests.reference import noisy
 

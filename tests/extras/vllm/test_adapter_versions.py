@@ -13,8 +13,8 @@ from redqueen.base.optional import MissingLibraryError
 from redqueen.config import Config, ConfigError
 from redqueen.engine.adapters import load_adapter
 from redqueen.engine.memory import machine
-from redqueen.extras.vllm import executor
-from redqueen.extras.vllm.executor import AdapterVersions
+from redqueen.extras import vllm
+from redqueen.extras.vllm import AdapterVersions
 from tests.engine.conftest import Build
 from tests.engine.samples import samples
 from tests.reference import noisy
@@ -71,9 +71,9 @@ def test_adapters_that_do_not_fit_into_shared_memory_are_written_elsewhere(
     policy = tiny_policy()
     host = Host()
     versions = AdapterVersions(policy.adapters, host, "base", torch.float32)
-    monkeypatch.setattr(executor, "_SHARED_MEMORY", tmp_path)
-    size = executor.adapter_bytes(policy.adapters, torch.float32)
-    for free in (executor._SPARE + size, executor._SPARE + size - 1):
+    monkeypatch.setattr(vllm, "_SHARED_MEMORY", tmp_path)
+    size = vllm.adapter_bytes(policy.adapters, torch.float32)
+    for free in (vllm._SPARE + size, vllm._SPARE + size - 1):
         # As in a container, where shared memory has 64 MB.
         usage = shutil.disk_usage(tmp_path)._replace(free=free)
         monkeypatch.setattr(shutil, "disk_usage", lambda _, usage=usage: usage)
@@ -94,7 +94,7 @@ def test_no_file_is_larger_than_it_is_taken_to_be(tiny_policy: Build) -> None:
 
     versions = AdapterVersions(policy.adapters, Measuring(), "base", torch.bfloat16)
     versions.update([0])
-    size = executor.adapter_bytes(policy.adapters, torch.bfloat16)
+    size = vllm.adapter_bytes(policy.adapters, torch.bfloat16)
     # Beside the weights, the file has a table of their names.
     assert size < sizes[0] < size + 10_000
 

@@ -7,8 +7,8 @@ import ast
 import pytest
 from radon.complexity import cc_visit
 
+from redqueen.tasks.programs import ProgramError
 from redqueen.tasks.programs.complexity import Complexity, complexity
-from redqueen.tasks.programs.trees import ProgramError
 from redqueen.tasks.python import seeds
 
 CLAMP = "def f(x):\n    if x > 3:\n        return x\n    return -x"

@@ -9,8 +9,8 @@ import pytest
 from redqueen.jail import MAX_TEXT_BYTES, parse_literal
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Kind, Task
+from redqueen.tasks.programs import ProgramError
 from redqueen.tasks.programs.tracing import ARROW, MOST_NOTES, TracedProgram
-from redqueen.tasks.programs.trees import ProgramError
 
 
 def work(verifier: LocalVerifier, program: str, given: str) -> list[str] | None:

@@ -12,10 +12,11 @@ from typing import Any, cast
 from redqueen import plugins
 from redqueen.plugins import PluginError
 from redqueen.run.recording.metrics import complexity, coverage, dynamics, league, training
-from redqueen.run.recording.metrics.metric import CountedStep, Metric
-from redqueen.run.recording.metrics.panel import (
+from redqueen.run.recording.metrics.metric import (
+    CountedStep,
     Curves,
     Line,
+    Metric,
     MetricChart,
     Panel,
     by_key,

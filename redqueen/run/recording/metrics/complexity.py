@@ -9,8 +9,18 @@ from redqueen.base.intervals import mean
 from redqueen.method.played_step import ScoredProposal
 from redqueen.records import Kind
 from redqueen.run.recording.measures import MEASURES, MeasuredTask
-from redqueen.run.recording.metrics.metric import CountedStep, Metrics
-from redqueen.run.recording.metrics.panel import Column, Curves, CurvesOf, Line, MetricChart, at, by_key, part
+from redqueen.run.recording.metrics.metric import (
+    Column,
+    CountedStep,
+    Curves,
+    CurvesOf,
+    Line,
+    MetricChart,
+    Metrics,
+    at,
+    by_key,
+    part,
+)
 from redqueen.tasks.kinds import find_or_plain
 
 METRICS = Metrics("complexity")

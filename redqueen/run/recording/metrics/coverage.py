@@ -12,12 +12,13 @@ from redqueen.method.played_step import ScoredProposal
 from redqueen.method.seeds import is_fixed
 from redqueen.records import Kind
 from redqueen.run.recording.measures import by_echo, by_few_outputs, by_random
-from redqueen.run.recording.metrics.metric import CountedStep, Metrics
-from redqueen.run.recording.metrics.panel import (
+from redqueen.run.recording.metrics.metric import (
+    CountedStep,
     Curves,
     CurvesOf,
     Line,
     MetricChart,
+    Metrics,
     at,
     column,
     names,

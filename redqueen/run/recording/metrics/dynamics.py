@@ -12,16 +12,18 @@ from redqueen.base.machine import now
 from redqueen.evals.held_out import OWN, START, HeldOutAnswer, differences, judged
 from redqueen.method.played_step import ScoredAttempt, ScoredProposal
 from redqueen.records import Kind, Verdict
-from redqueen.run.recording.metrics.metric import CountedStep, Metrics, is_valid
-from redqueen.run.recording.metrics.panel import (
+from redqueen.run.recording.metrics.metric import (
     IN_SAMPLE,
+    CountedStep,
     Curves,
     Line,
     MetricChart,
+    Metrics,
     at,
     by_key,
     column,
     contested_share,
+    is_valid,
     kinds_of,
     named,
     names,

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Any
 
-from redqueen.run.recording.metrics.metric import CountedStep, Metrics
-from redqueen.run.recording.metrics.panel import Curves, CurvesOf, Line, MetricChart, names
+from redqueen.run.recording.metrics.metric import CountedStep, Curves, CurvesOf, Line, MetricChart, Metrics, names
 
 METRICS = Metrics("league")
 

@@ -9,8 +9,18 @@ from typing import Any
 from redqueen.base.intervals import mean
 from redqueen.engine.work import Work
 from redqueen.records import ROLES, Attempted, Kind, MemberUpdate, Role, Rollout
-from redqueen.run.recording.metrics.metric import CountedStep, Metrics
-from redqueen.run.recording.metrics.panel import Curves, Line, MetricChart, at, by_key, named, one, several
+from redqueen.run.recording.metrics.metric import (
+    CountedStep,
+    Curves,
+    Line,
+    MetricChart,
+    Metrics,
+    at,
+    by_key,
+    named,
+    one,
+    several,
+)
 
 METRICS = Metrics("training")
 

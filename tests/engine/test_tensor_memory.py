@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.engine.shared_memory import SharedBlock, padded
+from redqueen.engine.tensor_memory import SharedBlock, padded
 
 SHAPES = st.lists(
     st.tuples(

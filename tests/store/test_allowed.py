@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from redqueen.config import Config
+from redqueen.store.allowed import check_records
 from redqueen.store.archive.rows import AttemptRow, MatchRow, StandingRow
 from redqueen.store.archive.writer import Archive
 from redqueen.store.directory import RunDirectory, RunError
-from redqueen.store.resuming import check_records
 
 STEPS = 5
 

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.base.markup import code, plain, yaml_text
+from redqueen.members import code, plain, yaml_text
 
 
 @pytest.mark.parametrize(
