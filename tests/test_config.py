@@ -275,9 +275,11 @@ def test_a_whole_section_cannot_be_overridden() -> None:
     assert "'league' is a section: give its settings one by one" in refusal("league=1")
 
 
-@pytest.mark.parametrize("text", ["run.steps", "quickstart", ""])
-def test_what_is_no_assignment_is_refused_with_an_example(text: str) -> None:
-    assert "write section.field=value, e.g. run.steps=20" in refusal(text)
+@pytest.mark.parametrize(
+    ("text", "example"), [("learning.lr", "learning.lr=VALUE"), ("quickstart", "run.steps=20"), ("", "run.steps=20")]
+)
+def test_what_is_no_assignment_is_refused_with_an_example(text: str, example: str) -> None:
+    assert f"write section.field=value, e.g. {example}" in refusal(text)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from redqueen.config.recipes import recipe
 from redqueen.engine.memory.estimate import Item, host_items, items, least, total
 from redqueen.engine.memory.fit import Fit, fit
 from redqueen.engine.memory.forecast import CARDS, Card, card_of, forecast
-from redqueen.engine.memory.machine import Demand, gpu_machine, longest_text, this_machine
+from redqueen.engine.memory.machine import Demand, gpu_machine, this_machine
 from redqueen.engine.model.base import device_of
 from redqueen.engine.model.dimensions import known_base, rough_token_counter, token_counter, transformers_config
 from redqueen.engine.model.source import cached, read_config
@@ -21,7 +21,8 @@ from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.plugins import PluginError, are_loaded
 from redqueen.records import Prompt
 from redqueen.run.recording.plain_console import PlainConsole
-from redqueen.run.session import check, check_init, check_tasks, quiet_libraries, too_long_for
+from redqueen.run.session import beyond_positions, check, check_init, check_tasks, quiet_libraries
+from redqueen.store.files import counted
 
 
 def print_plan(config: Config, size: int | None = None, *, parts: bool = False) -> int:
@@ -49,7 +50,6 @@ def print_plan(config: Config, size: int | None = None, *, parts: bool = False) 
         count_tokens = _token_counter(config.model, there=size is not None)
         lengths = prompt_lengths(config.play_settings, count_tokens)
         machine = this_machine(config.model) if size is None else gpu_machine(config.model, size)
-        too_long = too_long_for(transformers_config(config.model.name), longest_text(config.sampling, lengths))
     except (ModelError, PluginError) as error:
         # A run here would be refused as well.
         if size is None and isinstance(error, ModelError):
@@ -62,7 +62,7 @@ def print_plan(config: Config, size: int | None = None, *, parts: bool = False) 
         console.print(f"does not fit: {error}")
         return 1
     _print(console, fitted, size, parts=parts)
-    for line in too_long:
+    for line in beyond_positions(config.sampling, transformers_config(config.model.name)):
         console.print(line)
     return 0
 
@@ -73,7 +73,7 @@ def _print(console: PlainConsole, fitted: Fit, size: int | None, *, parts: bool)
     changed = f" with {' '.join(fitted.changes)}" if fitted.changes else ""
     answer = f"it fits{changed}: {total(items(plan)) / 1e6:,.0f} MB at most, {fitted.free / 1e6:,.0f} MB are free"
     console.print(fitted.warning or f"{answer} {'here' if size is None else 'there'}")
-    console.print(f"{config.population.who}, on {config.model.name}, {config.run.steps} steps")
+    console.print(f"{config.population.who}, on {config.model.name}, {counted(config.run.steps, 'step')}")
     console.print(_batches(plan))
     if size is not None:
         console.print(_time(plan, size, config.run.steps))

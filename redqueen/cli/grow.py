@@ -17,7 +17,7 @@ from redqueen.records import Task
 from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.store.dataset.files import fixed_tasks, is_exported, is_rows, read_rows
 from redqueen.store.directory import RunDirectory
-from redqueen.store.files import quoted
+from redqueen.store.files import counted, quoted
 from redqueen.tasks.kinds import find, languages
 
 SHORT = frozenset({"code_o", "code_i", "code_f"})
@@ -86,8 +86,8 @@ def introduce_own(game: GameConfig, evals: EvalsConfig, population: PopulationCo
     held = held_out_of(programs, evals.held_out_share)
     held_out = sum(likeness in held for likeness, _ in programs)
     console.print(
-        f"found: {len(programs)} different programs in {source}, {len(alike)} up to names and constants; they are "
-        f"posed as {', '.join(game.kinds)}"
+        f"found: {counted(len(programs), 'different program')} in {source}, {len(alike)} up to names and constants; "
+        f"they are posed as {', '.join(game.kinds)}"
     )
     held_out_line = f"held out: {held_out} of them; nothing is trained on these or on what is similar (evals.own)"
     if not held_out:
@@ -100,7 +100,7 @@ def introduce_own(game: GameConfig, evals: EvalsConfig, population: PopulationCo
     teachers = game.teacher_proposals * len(game.kinds) if population.teachers else 0
     console.print(
         f"a step: each student is posed {own} of your tasks and up to {teachers} that a teacher makes of them, with "
-        f"{game.attempts} attempts each; {steps} steps. How long they take is said after the first one"
+        f"{game.attempts} attempts each; {counted(steps, 'step')}. How long they take is said after the first one"
     )
     solved = "your held-out tasks" if held_out else "the reserved tasks"
     compared = f"compared: what the students solve of {solved}, with what the start solves"

@@ -17,7 +17,7 @@ from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.store.dataset.files import PACKED
 from redqueen.store.dataset.forms import OwnTasks, load_own_tasks, seed_block
 from redqueen.store.directory import RunDirectory, write_text
-from redqueen.store.files import quoted
+from redqueen.store.files import counted, quoted
 from redqueen.tasks.kinds.induction import NO_MESSAGE
 from redqueen.tasks.python import ABDUCTION, DEDUCTION, INDUCTION, PYTHON
 
@@ -61,12 +61,14 @@ def import_tasks(file: Path, out: Path | None, *, unsafe: bool) -> tuple[OwnTask
     if not own.rows:
         raise UserError(f"{file} has no rows: write one JSON object a line")
     console = PlainConsole(soft_wrap=True)
-    console.print(f"{file}: {own.rows} rows: {own.form.name}{f' (as {own.form.like})' if own.form.like else ''}")
+    console.print(
+        f"{file}: {counted(own.rows, 'row')}: {own.form.name}{f' (as {own.form.like})' if own.form.like else ''}"
+    )
     for line in (*own.notes, *own.refusals):
         console.print(line)
     if not own.tasks:
         what = "a seed" if own.form.name == "programs with inputs" else "a task"
-        raise UserError(f"{file}: none of {own.rows} rows can be {what}, so nothing was written")
+        raise UserError(f"{file}: no row of {own.rows} can be {what}, so nothing was written")
     seeds = _are_seeds(own)
     if out is None:
         out = imported_beside(file)[0 if seeds else 1]
@@ -100,8 +102,8 @@ def _tasks_file(tasks: tuple[Task, ...]) -> str:
 def _after_seeds(own: OwnTasks, out: Path) -> list[str]:
     """Returns what is said of a seed file."""
     lines = [
-        f"wrote {len(own.tasks)} seed programs to {out}, from {own.taken} of {own.rows} rows: rows "
-        "with the same program are one seed"
+        f"wrote {counted(len(own.tasks), 'seed program')} to {out}, from {own.taken} of {counted(own.rows, 'row')}: "
+        "rows with the same program are one seed"
     ]
     silent = sum(task.message == NO_MESSAGE for task in own.tasks)
     if silent:
@@ -120,7 +122,7 @@ def _after_tasks(own: OwnTasks, out: Path) -> list[str]:
     programs = sum(bool(task.program) for task in own.tasks)
     checked = f"; {programs} have a program that passes their tests" if kind == "code_t" else ""
     lines = [
-        f"wrote {len(own.tasks)} tasks to {out}, from {own.taken} of {own.rows} rows{checked}",
+        f"wrote {counted(len(own.tasks), 'task')} to {out}, from {own.taken} of {counted(own.rows, 'row')}{checked}",
         # The recipe is for answers of a line; a program or a worked answer is longer.
         f"students alone: redqueen train rlvr game.kinds={kind} game.tasks={quoted(out)} sampling.attempt_tokens=256",
     ]

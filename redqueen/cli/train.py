@@ -19,7 +19,7 @@ from redqueen.run.recording.warnings import summary
 from redqueen.run.session import Callbacks
 from redqueen.store.allowed import how_to_resume
 from redqueen.store.directory import RunDirectory
-from redqueen.store.files import quoted
+from redqueen.store.files import counted, quoted
 
 console = PlainConsole(soft_wrap=True)
 
@@ -52,14 +52,16 @@ class _Training(Lines):
         self.legend = legend(config.game.kinds, alone=not population.teachers)
         who = "1 member in both roles"
         if not population.teachers:
-            who = f"{population.students} {'student' if population.students == 1 else 'students'} alone on fixed tasks"
+            who = f"{counted(population.students, 'student')} alone on fixed tasks"
         elif not population.single_agent:
             who = f"{population.teachers} + {population.students} members (teachers + students)"
         workers = "1 process" if config.model.workers == 1 else f"{config.model.workers} worker processes"
         if config.cluster.address:
             workers = f"a Ray cluster ({config.cluster.address})"
         run = config.run
-        console.print(f"run: {directory.path}: recipe {config.recipe}, seed {run.seed}, {run.steps} steps, {who}")
+        console.print(
+            f"run: {directory.path}: recipe {config.recipe}, seed {run.seed}, {counted(run.steps, 'step')}, {who}"
+        )
         how = f"sampled and trained in {workers}"
         if config.sampling.engine == "vllm":
             how = f"sampled by vLLM, trained in {workers}"

@@ -8,6 +8,7 @@ callers of this module.
 from __future__ import annotations
 
 import logging
+import math
 import sqlite3
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
@@ -35,7 +36,7 @@ from redqueen.engine.memory.machine import check_engine, longest_text, this_mach
 from redqueen.engine.model import check_quantized
 from redqueen.engine.model.base import BaseFacts, facts_of, load
 from redqueen.engine.model.decoder import FAMILIES
-from redqueen.engine.model.dimensions import token_counter
+from redqueen.engine.model.dimensions import token_counter, transformers_config
 from redqueen.engine.model.source import cached, installed, read_config
 from redqueen.engine.policy import MemberPolicy, open_policy
 from redqueen.errors import AdapterError
@@ -203,6 +204,7 @@ def warnings_about(sampling: SamplingConfig, game: GameConfig, init: str, base: 
             "warning: with sampling.top_p below 1 or sampling.top_k above 0 members sample from fewer tokens than the "
             "learner's gradient is computed for: they learn off-policy (docs/ALGORITHM.md)"
         )
+    warnings += beyond_positions(sampling, transformers_config(base))
     warnings += [line] if (line := start_of_another_base(init, base)) else []
     # No shipped seed is reserved.
     if game.seeds is not None:
@@ -214,6 +216,17 @@ def warnings_about(sampling: SamplingConfig, game: GameConfig, init: str, base: 
                 "up to names and constants: they are left out"
             )
     return warnings
+
+
+def beyond_positions(sampling: SamplingConfig, shell: Any) -> list[str]:
+    """Returns a warning for each limit of tokens that is more than the base, by its configuration, was made for."""
+    positions = getattr(shell.get_text_config(), "max_position_embeddings", None) or math.inf
+    limits = {"proposal_tokens": sampling.proposal_tokens, "attempt_tokens": sampling.attempt_tokens}
+    return [
+        f"warning: sampling.{name}={tokens}, and this base was made for texts of {positions:,} tokens, prompts included"
+        for name, tokens in limits.items()
+        if tokens > positions
+    ]
 
 
 def start_of_another_base(init: str, base: str) -> str:
@@ -236,7 +249,9 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     shell = read_config(config.model.name)
     check_quantized(config.model, shell.to_dict())
     lengths = prompt_lengths(config.play_settings, token_counter(config.model))
-    for line in too_long_for(shell, longest_text(config.sampling, lengths)):
+    # Only our own forward pass has no masks of sliding windows.
+    window = getattr(shell, "sliding_window", None) if shell.model_type in FAMILIES else None
+    if line := _beyond_window(longest_text(config.sampling, lengths), window or 0):
         listener.warning(line)
     fitted = memory.fit(config, machine, lengths, members)
     if fitted.changes:
@@ -246,23 +261,16 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     return fitted.config
 
 
-def too_long_for(shell: Any, longest: int) -> list[str]:
-    """Returns a warning for each limit of a base that a prompt and its text of `longest` tokens exceed.
-
-    `shell` is the base's transformers configuration.
-    """
-    # The lengths are bounds that few prompts reach, so these are no refusals: the sampler refuses what is too long.
-    advice = "Set game.references, sampling.proposal_tokens or sampling.attempt_tokens lower"
-    subject = f"warning: a prompt and its text may have {longest:,} tokens, and this base"
-    warnings: list[str] = []
-    # Only our own forward pass has no masks of sliding windows.
-    window = getattr(shell, "sliding_window", None) if shell.model_type in FAMILIES else None
-    if window and longest > window:
-        warnings.append(f"{subject}'s sliding window has {window:,}: a step with a longer one ends the run. {advice}")
-    positions = getattr(shell.get_text_config(), "max_position_embeddings", None)
-    if positions and longest > positions:
-        warnings.append(f"{subject} was made for {positions:,} (max_position_embeddings). {advice}")
-    return warnings
+def _beyond_window(longest: int, window: int) -> str:
+    """Returns the warning that a text of `longest` tokens exceeds the base's sliding window; empty if it does not."""
+    if not window or longest <= window:
+        return ""
+    # The lengths are bounds that few prompts reach, so this is no refusal: the sampler refuses what is too long.
+    return (
+        f"warning: a prompt and its text may have {longest} tokens, and this base's sliding window has {window}: a "
+        "step with a longer one ends the run. Set game.references, sampling.proposal_tokens or sampling.attempt_tokens "
+        "lower"
+    )
 
 
 def quiet_libraries() -> None:

@@ -57,6 +57,11 @@ def _finite(data: object) -> object:
     return data
 
 
+def counted(number: int, noun: str) -> str:
+    """Returns a number with its noun, "1 row" or "2 rows"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def quoted(path: Path | str) -> str:
     """Returns a path as a shell takes it: a name with spaces or other signs is quoted."""
     return shlex.quote(str(path))

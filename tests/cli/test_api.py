@@ -200,7 +200,7 @@ def test_a_script_trains_a_run_and_goes_on(
     capsys.readouterr()
     assert run.resume() is run
     assert capsys.readouterr() == ("", "")
-    with pytest.raises(UserError, match="not empty"):
+    with pytest.raises(UserError, match="holds a run already"):
         redqueen.Run.train("quickstart", small, path="runs/mine")
     with pytest.raises(UserError, match=r"unknown key 'learning\.rate'"):
         redqueen.Run.train("quickstart", {"learning.rate": 1}, path="runs/other")

@@ -133,6 +133,6 @@ def test_a_wrong_setting_or_file_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot read .*rows\.jsonl\.gz"):
         grown(broken, [], None, None)
     unknown = published(tmp_path / "unknown.jsonl", {"a": 1})
-    with pytest.raises(UserError, match="none of 1 rows can be a task"):
+    with pytest.raises(UserError, match="no row of 1 can be a task"):
         grown(unknown, [], None, None)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gsm8k.jsonl", "rows.jsonl.gz", "unknown.jsonl"]

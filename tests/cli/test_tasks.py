@@ -283,7 +283,7 @@ def test_equal_rows_are_judged_once_and_counted(tmp_path: Path) -> None:
         'refused: row 88: "message" is longer than 16,384 bytes',
         'refused: row 89: a text of "inputs" is longer than 16,384 bytes',
     ]
-    assert "wrote 1 seed programs" in done.stdout
+    assert "wrote 1 seed program" in done.stdout
     assert "from 40 of 89 rows" in done.stdout
 
 
@@ -337,7 +337,7 @@ def test_where_nothing_is_left_nothing_is_written(tmp_path: Path) -> None:
     done = redqueen("tasks", "import", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "seeds.txt"))
     assert done.returncode == 2
     assert "refused: row 1: error: NameError" in done.stdout
-    assert "none of 1 rows can be a seed" in done.stderr
+    assert "no row of 1 can be a seed" in done.stderr
     assert not (tmp_path / "seeds.txt").exists()
 
 

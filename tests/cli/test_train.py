@@ -278,7 +278,7 @@ def test_a_run_that_learns_nothing_says_so(tmp_path: Path, model: str) -> None:
 def test_the_first_lines_say_what_runs_and_how_to_stop_it(tmp_path: Path, model: str) -> None:
     done = redqueen("train", "--run", str(tmp_path / "my run"), "--steps", "1", "--model", model, *SMALL)
     run, base, follow, stop = done.stdout.splitlines()[:4]
-    assert run == f"run: {tmp_path}/my run: recipe quickstart, seed 0, 1 steps, 2 + 2 members (teachers + students)"
+    assert run == f"run: {tmp_path}/my run: recipe quickstart, seed 0, 1 step, 2 + 2 members (teachers + students)"
     assert "in 1 process" in base
     assert follow.endswith(f"redqueen watch '{tmp_path}/my run'")
     assert stop.endswith(f"redqueen train --resume '{tmp_path}/my run'")

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from transformers import AutoConfig
 
-from redqueen.run.session import too_long_for
+from redqueen.config import SamplingConfig
+from redqueen.run.session import beyond_positions
 
 
-@pytest.mark.parametrize(
-    ("longest", "expected"),
-    [
-        (100, []),
-        (101, ["sliding window has 100"]),
-        (1001, ["sliding window has 100", "was made for 1,000 (max_position_embeddings)"]),
-    ],
-)
-def test_texts_that_are_too_long_for_the_base_are_said(longest: int, expected: list[str]) -> None:
-    shell = AutoConfig.for_model("mistral", sliding_window=100, max_position_embeddings=1000)
-    lines = too_long_for(shell, longest)
-    assert len(lines) == len(expected)
-    assert all(part in line for part, line in zip(expected, lines, strict=True))
-    assert all(f"{longest:,} tokens" in line and "sampling.attempt_tokens" in line for line in lines)
+def test_texts_that_are_longer_than_the_base_was_made_for_are_said() -> None:
+    shell = AutoConfig.for_model("llama", max_position_embeddings=1000)
+    assert beyond_positions(SamplingConfig(attempt_tokens=1000, proposal_tokens=1000), shell) == []
+    (line,) = beyond_positions(SamplingConfig(attempt_tokens=1001, proposal_tokens=1000), shell)
+    assert "sampling.attempt_tokens=1001, and this base was made for texts of 1,000 tokens" in line
