@@ -159,7 +159,7 @@ def test_what_is_imported_is_read_by_a_run_and_by_the_importer(tmp_path: Path, v
     out = tmp_path / "tasks.jsonl"
     done = redqueen("tasks", "import", str(tmp_path / "rows.jsonl"), "--out", str(out))
     assert done.returncode == 0, done.stderr
-    assert "1 rows: a prompt with tests (as MBPP)" in done.stdout
+    assert "1 row: a prompt with tests (as MBPP)" in done.stdout
     (task,) = fixed_tasks(out)
     assert (task.kind, task.message, task.program) == ("code_t", "Add.", CODE)
     assert load_own_tasks(out, verifier).tasks[0].pairs == task.pairs
