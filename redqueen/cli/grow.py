@@ -63,15 +63,15 @@ def _is_imported(file: Path) -> bool:
 def _imported(file: Path, *, unsafe: bool) -> Path:
     """Returns the file that the rows are imported to, or were before."""
     for before in imported_beside(file):
-        if before.exists() and before.stat().st_mtime < file.stat().st_mtime:
+        if not before.exists():
+            continue
+        if before.stat().st_mtime < file.stat().st_mtime:
             raise UserError(
                 f"{file.name} is newer than {before}, which was imported from it: delete that to import {file.name} "
-                "again, or grow from it as it is: "
-                f"redqueen grow {quoted(before)}"
+                f"again, or grow from it as it is: redqueen grow {quoted(before)}"
             )
-        if before.exists():
-            PlainConsole(soft_wrap=True).print(f"{before} is there already: delete it to import {file.name} again")
-            return before
+        PlainConsole(soft_wrap=True).print(f"{before} is there already: delete it to import {file.name} again")
+        return before
     _, out = import_tasks(file, None, unsafe=unsafe)
     PlainConsole(soft_wrap=True).print(f"imported to {out}")
     return out

@@ -6,7 +6,7 @@ import importlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
@@ -311,6 +311,15 @@ def _last_part(name: str) -> str:
     cached = [part for part in parts if part.startswith(_CACHED)]
     last = cached[-1].rpartition("--")[2] if cached else parts[-1] if parts else name
     return BUNDLED if _CONVERTED.fullmatch(last) else last.casefold()
+
+
+def check_targets(targets: Collection[str], present: Collection[str]) -> None:
+    """Raises AdapterError if `model.targets` names a layer that is not among those of the base."""
+    if missing := set(targets) - set(present):
+        raise AdapterError(
+            f"the model has no module named {', '.join(sorted(missing))} (model.targets): choose among "
+            f"{', '.join(sorted(present))}"
+        )
 
 
 def starting_adapter(

@@ -36,7 +36,7 @@ from redqueen.engine.memory.machine import check_engine, longest_text, this_mach
 from redqueen.engine.model import check_quantized
 from redqueen.engine.model.base import BaseFacts, facts_of, load
 from redqueen.engine.model.decoder import FAMILIES
-from redqueen.engine.model.dimensions import token_counter, transformers_config
+from redqueen.engine.model.dimensions import token_counter
 from redqueen.engine.model.source import cached, installed, read_config
 from redqueen.engine.policy import MemberPolicy, open_policy
 from redqueen.errors import AdapterError
@@ -204,7 +204,6 @@ def warnings_about(sampling: SamplingConfig, game: GameConfig, init: str, base: 
             "warning: with sampling.top_p below 1 or sampling.top_k above 0 members sample from fewer tokens than the "
             "learner's gradient is computed for: they learn off-policy (docs/ALGORITHM.md)"
         )
-    warnings += beyond_positions(sampling, transformers_config(base))
     warnings += [line] if (line := start_of_another_base(init, base)) else []
     # No shipped seed is reserved.
     if game.seeds is not None:
@@ -252,6 +251,8 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     # Only our own forward pass has no masks of sliding windows.
     window = getattr(shell, "sliding_window", None) if shell.model_type in FAMILIES else None
     if line := _beyond_window(longest_text(config.sampling, lengths), window or 0):
+        listener.warning(line)
+    for line in beyond_positions(config.sampling, shell):
         listener.warning(line)
     fitted = memory.fit(config, machine, lengths, members)
     if fitted.changes:

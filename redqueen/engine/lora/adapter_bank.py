@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from redqueen.config import AUTO_TARGETS
-from redqueen.engine.adapters import Adapter, Factors
+from redqueen.engine.adapters import Adapter, Factors, check_targets
 from redqueen.engine.lora.products import DecodingProducts, SlicedMatmul, contiguous_runs, decoding_products, group_rows
 from redqueen.engine.lora.sites import (
     AdaptedSite,
@@ -95,16 +95,11 @@ class AdapterBank:
         self.writes = [0] * slots
 
         sites = tuple(sites)
+        present = dict.fromkeys(_layer_type(projection) for site in sites for projection in site.projections)
         if self.targets == AUTO_TARGETS:
-            self.targets = tuple(
-                dict.fromkeys(_layer_type(projection) for site in sites for projection in site.projections)
-            )
+            self.targets = tuple(present)
+        check_targets(self.targets, present)
         adapted = _adapted(sites, self.targets)
-        present: set[str] = set()
-        for _, projections in adapted:
-            present.update(_layer_type(projection) for projection in projections)
-        if missing := set(self.targets) - present:
-            raise AdapterError(f"the model has no module named {', '.join(sorted(missing))} (model.targets)")
         device = adapted[0][0].device
         allocate = allocate or (lambda shape, dtype: torch.zeros(shape, dtype=dtype, device=device))
         # All of a member's weights lie in one row, so that the optimizer sees one vector per member. They are fp32,

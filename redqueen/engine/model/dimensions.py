@@ -13,6 +13,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from redqueen.config import AUTO_TARGETS, ModelConfig
+from redqueen.engine.adapters import check_targets
 from redqueen.engine.model import check_quantized
 from redqueen.engine.model.decoder import unsuited
 from redqueen.engine.model.hosted import adaptable
@@ -119,15 +120,6 @@ def shape_of(config: ModelConfig) -> Shape:
         raise
     except Exception as error:
         raise cannot_load(config.name, error) from error
-
-
-def check_targets(targets: Collection[str], present: Collection[str]) -> None:
-    """Raises AdapterError if `model.targets` names a layer that is not among those of the base."""
-    if missing := set(targets) - set(present):
-        raise AdapterError(
-            f"the model has no module named {', '.join(sorted(missing))} (model.targets): choose among "
-            f"{', '.join(sorted(present))}"
-        )
 
 
 def shape_in(shell: Any, targets: Collection[str], quantize: str = "off") -> Shape:

@@ -153,7 +153,7 @@ def read_rows(file: Path) -> Iterator[dict[str, Any] | str]:
 
 
 def _given(value: Any) -> Any:
-    """Returns a row's value, None in place of the NaN that pandas writes where there is none."""
+    """Returns a row's value. NaN, which pandas writes for a missing value, becomes None."""
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
