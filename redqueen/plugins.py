@@ -13,8 +13,9 @@ A part's name is that of its function or class. Such a module runs in the traine
 from __future__ import annotations
 
 import importlib
+import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -48,7 +49,7 @@ _loaded: set[str] = set()
 
 
 class PluginError(UserError):
-    """Own parts that cannot be had: a module that cannot be used, or that was not allowed to be imported."""
+    """An own part that cannot be had, since its module cannot be used or was not allowed, or that gives no number."""
 
 
 def reserve(kind: Part, built_in: Iterable[str]) -> None:
@@ -144,6 +145,18 @@ def find(kind: Part, name: str) -> Any:
             f"this needs the {kind} '{name}', which is an own part of the run and was not imported: add "
             "--load-plugins if you trust the modules that its config.json names under plugins"
         ) from None
+
+
+def named(kind: Part, name: str, built_in: Mapping[str, T]) -> T:
+    """Returns the part called `name`, the project's own or a registered one. Raises PluginError if there is none."""
+    return built_in[name] if name in built_in else find(kind, name)
+
+
+def finite(kind: Part, name: str, value: object) -> float:
+    """Returns what the part called `name` gave as a number. Raises PluginError if it is none, or not finite."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise PluginError(f"the {kind} '{name}' gave {value!r}: it must give a finite number")
+    return float(value)
 
 
 def are_loaded(modules: Iterable[str]) -> bool:

@@ -63,6 +63,9 @@ def test_a_registered_part_is_found_by_its_name(module: str) -> None:
     assert named_operator("mine", 1)([{}], None) == {}  # pyright: ignore[reportArgumentType]
     assert named_operator("ours", 2)([{}, {"x": 1}], None) == {"x": 1}  # pyright: ignore[reportArgumentType]
     assert named_fitness("luck")(None) == 7.0  # pyright: ignore[reportArgumentType]
+    plugins._parts["fitness"]["luck"] = lambda member: float("nan")
+    with pytest.raises(PluginError, match="the fitness 'luck' gave nan: it must give a finite number"):
+        named_fitness("luck")(None)  # pyright: ignore[reportArgumentType]
     assert prompts("Short", config.game).game is config.game  # pyright: ignore[reportAttributeAccessIssue]
 
 

@@ -5,15 +5,15 @@ docs/ALGORITHM.md, "Learning", has the formulas side by side with their sources,
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from math import comb
 from statistics import fmean, stdev
 
 from redqueen import plugins
-from redqueen.config import AdvantageSettings, ConfigError, GameConfig
+from redqueen.config import AdvantageSettings, GameConfig
 from redqueen.method.rewards import is_well_formed
+from redqueen.plugins import PluginError
 from redqueen.records import GradedRollout, Role, Sample
 
 Estimator = Callable[[Sequence[GradedRollout], AdvantageSettings], Sequence[float]]
@@ -74,11 +74,11 @@ def advantages(graded: Sequence[GradedRollout], settings: AdvantageSettings) -> 
     """Returns the samples to learn from, in the order of `graded`.
 
     A correct attempt's advantage is multiplied by `learning.positive_weight`; then `learning.imitation` adds to it.
-    Raises ConfigError if an estimator of the user's own gives no finite number for each text.
+    Raises PluginError if an estimator of the user's own gives no finite number for each text.
     """
     learning = settings.learning
     name = learning.advantage
-    estimator: Estimator = ESTIMATORS[name] if name in ESTIMATORS else plugins.find("advantage", name)
+    estimator = plugins.named("advantage", name, ESTIMATORS)
     values = _checked(name, estimator(graded, settings), len(graded))
     imitated = _imitated(graded, learning.imitation)
     samples: list[Sample] = []
@@ -176,8 +176,9 @@ def _baseline(group: Sequence[GradedRollout], pay: GameConfig) -> float:
     # members would never feel it. A group without an invalid text has the same baseline as without the imagined one.
     # What is invalid is known from the verdict and not from the reward: with rewards of 0 and 1 a wrong answer and a
     # malformed one are paid alike.
-    least = pay.teacher_unsolved if group[0].rollout.role == "teacher" else pay.student_wrong
-    well_formed = [item.reward for item in group if is_well_formed(item.verdict)]
+    role = group[0].rollout.role
+    least = pay.teacher_unsolved if role == "teacher" else pay.student_wrong
+    well_formed = [item.reward for item in group if is_well_formed(role, item.verdict)]
     imagined = fmean(well_formed) if well_formed else least
     return fmean([*(item.reward for item in group), imagined])
 
@@ -213,13 +214,7 @@ def _imitated(graded: Sequence[GradedRollout], weight: float) -> list[float]:
 
 
 def _checked(name: str, values: Sequence[float], count: int) -> Sequence[float]:
-    """Returns the advantages. Raises ConfigError if there are too few or too many, or if one is no finite number."""
+    """Returns the advantages. Raises PluginError if there are too few or too many, or if one is no finite number."""
     if len(values) != count:
-        raise ConfigError(f"the advantage '{name}' gave {len(values)} numbers for {count} texts: give one for each")
-    return [_number(name, value) for value in values]
-
-
-def _number(name: str, value: object) -> float:
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        raise ConfigError(f"the advantage '{name}' gave {value!r}: an advantage is a finite number")
-    return value
+        raise PluginError(f"the advantage '{name}' gave {len(values)} numbers for {count} texts: give one for each")
+    return [plugins.finite("advantage", name, value) for value in values]

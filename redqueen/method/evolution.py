@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from statistics import fmean
 
@@ -42,8 +43,13 @@ TRIES = 8
 return the same child each time."""
 
 
-def rate(population: Population, played: PlayedStep, trueskill: TrueSkill, league: LeagueConfig) -> list[Game]:
-    """Rates one game for each match, in order, and records mean rewards and learnability for its members."""
+def rate(
+    population: Population, played: PlayedStep, trueskill: TrueSkill, league: LeagueConfig
+) -> tuple[list[Game], Par]:
+    """Rates one game for each match, in order, and records mean rewards and learnability for its members.
+
+    Returns the games, and the par that they were played against.
+    """
     # Students alone have no games: what they earn at fixed tasks counts for the fitnesses that look at it.
     for one in played.practised if not played.matches else ():
         _record_student(population, one.practice.student, one.tasks)
@@ -53,10 +59,11 @@ def rate(population: Population, played: PlayedStep, trueskill: TrueSkill, leagu
     rates = [_solve_rates(match) for match in played.matches]
     population.add_matches(rates, league.par_matches)
     par = par_by(league.game, population.recent_matches)
-    return [
+    games = [
         _rate_match(population, match, solve_rates, par, trueskill, league.draw_band)
         for match, solve_rates in zip(played.matches, rates, strict=True)
     ]
+    return games, par
 
 
 def _solve_rates(match: PlayedMatch) -> dict[Kind, list[float]]:
@@ -239,20 +246,29 @@ def replace_weakest(
     # is a parent in the round of its own birth.
     births: list[Replacement] = []
     for role in ROLES:
-        births += [
-            _replace(birth, population, policy, step, settings) for birth in plan(population, role, step, settings)
-        ]
+        planned = plan(population, role, step, settings)
+        leaving = {birth.victim for birth in planned}
+        births += [_replace(birth, leaving, population, policy, step, settings) for birth in planned]
     return births
 
 
 def _replace(
-    birth: Birth, population: Population, policy: MemberPolicy, step: int, settings: EvolutionSettings
+    birth: Birth,
+    leaving: AbstractSet[str],
+    population: Population,
+    policy: MemberPolicy,
+    step: int,
+    settings: EvolutionSettings,
 ) -> Replacement:
-    """Makes the child and puts it in the victim's place, with a fresh optimizer and a new name."""
+    """Makes the child and puts it in the victim's place, with a fresh optimizer and a new name.
+
+    `leaving` are the names of all victims of the round, some of which may be gone already.
+    """
     victim = population.members[birth.victim]
     assert victim.role != "both", "the single agent is never replaced"
     # Everything that reads the old population comes first: the victim's slot is the child's from here on.
-    child, distance, tries = _make_child(birth, population, policy, step, settings)
+    others = [each.name for each in population.members_of(victim.role) if each.name not in leaving]
+    child, distance, tries = _make_child(birth, others, policy, step, settings)
     parents = [population.members[name] for name in birth.parents]
     parent_fitness = tuple(fitness_of(parent, settings.league) for parent in parents)
     rating = inherited([parent.rating for parent in parents])
@@ -276,9 +292,9 @@ def _replace(
 
 
 def _make_child(
-    birth: Birth, population: Population, policy: MemberPolicy, step: int, settings: EvolutionSettings
+    birth: Birth, living: Sequence[str], policy: MemberPolicy, step: int, settings: EvolutionSettings
 ) -> tuple[Adapter, float | None, int]:
-    """Returns the child's weights, its distance from the nearest member that lives on, and how often it was drawn.
+    """Returns the child's weights, its distance from the nearest of the `living`, and how often it was drawn.
 
     With `evolution.min_distance` a child that is closer than that is drawn again, `TRIES` times in all. The last one is
     kept in any case.
@@ -290,10 +306,8 @@ def _make_child(
     child = operator(parents, generator(seed, step, "operator", birth.victim))
     if not least:
         return child, None, 1
-    # The victim leaves, so a child may be as close to it as it likes.
-    role = population.members[birth.victim].role
-    survivors = [member.name for member in population.members_of(role) if member.name != birth.victim]
-    others = [policy.adapter(name) for name in survivors]
+    # Who leaves in this round is not among them: a child may be as close to a victim as it likes.
+    others = [policy.adapter(name) for name in living]
     nearest = min(relative_distance(child, other) for other in others)
     # The number of the try is part of the stream's name from the second on. So the first child is the one that a run
     # without a least distance would have drawn.

@@ -11,8 +11,8 @@ from random import Random
 from statistics import fmean
 
 from redqueen import plugins
-from redqueen.config import ConfigError
 from redqueen.method.population import Member
+from redqueen.plugins import PluginError
 
 Fitness = Callable[[Member], float | None]
 
@@ -52,7 +52,15 @@ def named_fitness(name: str, k: float = 0.0) -> Fitness:
         "learnability": learnability,
         "held_out": held_out,
     }
-    return by_name[name] if name in by_name else plugins.find("fitness", name)
+    if name in by_name:
+        return by_name[name]
+    own: Fitness = plugins.find("fitness", name)
+    return lambda member: _checked(name, own(member))
+
+
+def _checked(name: str, value: float | None) -> float | None:
+    """Returns what a plugin's fitness gave. Raises PluginError if it is neither None nor a finite number."""
+    return None if value is None else plugins.finite("fitness", name, value)
 
 
 def game_learnability(solve_rates: Sequence[float]) -> float:
@@ -103,13 +111,13 @@ SURVIVORS: dict[str, Survivors] = {"truncation": truncation, "tournament": weake
 def at_risk(name: str, members: Sequence[Member], places: int, contestants: int, rng: Random) -> set[int]:
     """Returns the ranks that the rule called `name`, ours or a plugin's, puts at risk.
 
-    Raises ConfigError if they are not `places` different ranks.
+    Raises PluginError if they are not `places` different ranks.
     """
     if name in SURVIVORS:
         return SURVIVORS[name](members, places, contestants, rng)
     ranks: set[int] = set(plugins.find("survivor rule", name)(members, places, contestants, rng))
     if len(ranks) != places or not ranks <= set(range(len(members))):
-        raise ConfigError(
+        raise PluginError(
             f"the survivor rule '{name}' gave {ranks}: it needs {places} of the ranks below {len(members)}"
         )
     return ranks
@@ -158,13 +166,13 @@ PARENTS: dict[str, Parents] = {"rank": rank, "tournament": fittest_of_groups, "u
 def draw_parents(name: str, survivors: Sequence[Member], count: int, contestants: int, rng: Random) -> list[int]:
     """Returns the ranks that the rule called `name`, ours or a plugin's, draws.
 
-    Raises ConfigError if they are not `count` different ranks.
+    Raises PluginError if they are not `count` different ranks.
     """
     if name in PARENTS:
         return PARENTS[name](survivors, count, contestants, rng)
     ranks: list[int] = list(plugins.find("parent rule", name)(survivors, count, contestants, rng))
     if len(ranks) != count or len(set(ranks)) != count or not set(ranks) <= set(range(len(survivors))):
-        raise ConfigError(
+        raise PluginError(
             f"the parent rule '{name}' gave {ranks}: it needs {count} different ranks below {len(survivors)}"
         )
     return ranks

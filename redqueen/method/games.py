@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from redqueen import plugins
-from redqueen.config import ConfigError
 from redqueen.method.rating import GameResult
+from redqueen.plugins import PluginError
 from redqueen.records import Kind
 
 SolveRates = Mapping[Kind, Sequence[float]]
@@ -47,14 +47,14 @@ RULES: dict[str, Rule] = {"par": par_of, "half": half}
 def par_by(rule: str, recent: Sequence[SolveRates]) -> Par:
     """Returns what the games of a step are won against, after its matches have joined the `recent` ones.
 
-    Raises ConfigError if the rule, which may be a plugin's, leaves out a kind that was solved, or is outside [0, 1].
+    Raises PluginError if the rule, which may be a plugin's, leaves out a kind that was solved, or is outside [0, 1].
     """
     if rule in RULES:
         return RULES[rule](recent)
     par: Par = plugins.find("game rule", rule)(recent)
     for kind in par_of(recent):
         if kind not in par or not 0.0 <= par[kind] <= 1.0:
-            raise ConfigError(f"the game rule '{rule}' gave {dict(par)}: it needs a number in [0, 1] for {kind}")
+            raise PluginError(f"the game rule '{rule}' gave {dict(par)}: it needs a number in [0, 1] for {kind}")
     return par
 
 

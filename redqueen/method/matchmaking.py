@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from redqueen import plugins
-from redqueen.config import ConfigError
 from redqueen.method.rating import Rating, TrueSkill
+from redqueen.plugins import PluginError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,6 @@ def matchmake(
     trueskill: TrueSkill,
     rng: random.Random,
     step: int = 1,
-    matches: int | None = None,
 ) -> list[Match]:
     """Draws one step's matches between `teachers` and `students`, ratings by member name.
 
@@ -96,21 +95,13 @@ def matchmake(
     student wins. If every candidate's weight is zero, the draw is uniform. `round_robin` draws nothing: in round n the
     i-th member of the larger role meets number i + n (modulo S) of the smaller. S rounds in a row hold each pair once.
 
-    There are max(T, S) matches unless `matches` asks for more. Further matches come from further rounds, of which the
-    last is cut short. The single-agent baseline (one name in both roles) repeats its only pair.
-
-    Returns the matches in the order in which they were drawn, which also numbers them. The result depends only on
+    Returns max(T, S) matches in the order in which they were drawn, which also numbers them. The result depends only on
     `rng`, on `step` and on the mappings, including their order.
 
-    Raises ValueError if a role is empty, or there are too few matches for everyone to play, PluginError if there is no
-    such weighting, ConfigError if it gives what is no weight.
+    Raises ValueError if a role is empty, PluginError if there is no such weighting or if it gives what is no weight.
     """
     if not teachers or not students:
         raise ValueError("each role needs at least one member")
-    least = max(len(teachers), len(students))
-    wanted = least if matches is None else matches
-    if wanted < least:
-        raise ValueError(f"{wanted} matches leave members without a game; at least {least} are needed")
 
     # The larger role draws its opponents from the smaller one. Each of its members then plays once, and only the
     # smaller role needs a rule that keeps its games even.
@@ -129,17 +120,13 @@ def matchmake(
             weighed.append(weigh(odds))
         return weighed
 
-    pairs: list[tuple[str, str]] = []
-    # Rounds are numbered through all steps, so that round robin goes on where the step before ended.
-    rounds = math.ceil(wanted / least)
-    for number in range((step - 1) * rounds, step * rounds):
-        if weighting == ROUND_ROBIN:
-            pairs += _rotation(list(drawers), list(pool), number)
-        else:
-            pairs += _round(list(drawers), list(pool), weights, rng)
+    if weighting == ROUND_ROBIN:
+        pairs = _rotation(list(drawers), list(pool), step - 1)
+    else:
+        pairs = _round(list(drawers), list(pool), weights, rng)
     if not teachers_draw:
         pairs = [(teacher, student) for student, teacher in pairs]
-    return numbered(pairs[:wanted], step)
+    return numbered(pairs, step)
 
 
 def named_weight(name: str) -> Weight:
@@ -151,10 +138,10 @@ def named_weight(name: str) -> Weight:
 
 
 def _checked(name: str, weight: object) -> float:
-    """Returns a plugin's weight as a number. Raises ConfigError if it is none."""
-    if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
-        raise ConfigError(f"the matchmaking '{name}' gave {weight!r}: a weight is a finite number, 0 or more")
-    return float(weight)
+    """Returns a plugin's weight as a number. Raises PluginError if it is none, or below 0."""
+    if (number := plugins.finite("matchmaking", name, weight)) < 0:
+        raise PluginError(f"the matchmaking '{name}' gave {weight!r}: a weight is 0 or more")
+    return number
 
 
 def _rotation(drawers: Sequence[str], pool: Sequence[str], number: int) -> list[tuple[str, str]]:

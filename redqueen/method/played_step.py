@@ -130,9 +130,8 @@ def score_step(
             proposal, own = withdrawn(proposal, own, faults[proposal.id])
         scored[proposal.match].append(_score(proposal, own, task_bank, pay))
     # After all others: the same program may have come twice in the step, under two names.
-    for attempt in attempted:
-        if attempt.task.id in faults:
-            task_bank.remove(attempt.task.program)
+    for program in {attempt.task.program for attempt in attempted if attempt.task.id in faults}:
+        task_bank.remove(program)
     at_fixed = [(one, attempts.get(one.task.id, [])) for one in posed]
     note_attempts(task_bank, [(one, _right(own)) for one, own in at_fixed], step)
     practised = [

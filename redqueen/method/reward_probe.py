@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from redqueen.config import AdvantageSettings, ConfigError, GameConfig
+from redqueen.config import AdvantageSettings, GameConfig
 from redqueen.method.advantages import advantages
 from redqueen.method.rewards import WELL_FORMED_MISSES, student_reward, teacher_reward
+from redqueen.plugins import PluginError
 from redqueen.records import Attempted, Completion, GradedRollout, Pair, Proposed, Role, Rollout, Status, Task, Verdict
 from redqueen.tasks.python import DEDUCTION
 
@@ -17,25 +18,25 @@ TASK = Task(
 def check_rewards(pay: GameConfig) -> None:
     """Tries both rewards, at solve rates of 0, 1/2 and 1 and on every verdict that has the right form.
 
-    Raises ConfigError if one of them fails or gives no finite number.
+    Raises PluginError if one of them fails or gives no finite number.
     """
     try:
         for rho in (0.0, 0.5, 1.0):
             teacher_reward(probe_proposal(Verdict("valid", "2")), rho, novel=True, pay=pay)
         for status in ("correct", *WELL_FORMED_MISSES):
             student_reward(probe_attempt(Verdict(status)), pay)
-    except ConfigError:
+    except PluginError:
         raise
     # A user's code may raise anything.
     except Exception as error:
         names = f"game.teacher_reward={pay.teacher_reward} or game.student_reward={pay.student_reward}"
-        raise ConfigError(f"{names} fails when it is tried: {type(error).__name__}: {error}") from error
+        raise PluginError(f"{names} fails when it is tried: {type(error).__name__}: {error}") from error
 
 
 def check_advantage(settings: AdvantageSettings) -> None:
     """Tries the advantage on a group of each role, and on an attempt that is alone in its group.
 
-    Raises ConfigError if it fails or gives anything but one finite number for each text.
+    Raises PluginError if it fails or gives anything but one finite number for each text.
     """
     pay = settings.game
     student: list[tuple[float, Status]] = [
@@ -48,12 +49,12 @@ def check_advantage(settings: AdvantageSettings) -> None:
     batch.append(_graded("student", "another", pay.student_correct, "correct"))
     try:
         advantages(batch, settings)
-    except ConfigError:
+    except PluginError:
         raise
     # A user's code may raise anything.
     except Exception as error:
         name = f"learning.advantage={settings.learning.advantage}"
-        raise ConfigError(f"{name} fails when it is tried: {type(error).__name__}: {error}") from error
+        raise PluginError(f"{name} fails when it is tried: {type(error).__name__}: {error}") from error
 
 
 def _graded(role: Role, group: str, reward: float, status: Status) -> GradedRollout:

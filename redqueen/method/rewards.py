@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from redqueen import plugins
-from redqueen.config import ConfigError, GameConfig
-from redqueen.records import Attempted, Proposed, Status, Verdict
+from redqueen.config import GameConfig
+from redqueen.records import Attempted, Proposed, Role, Status, Verdict
 
 # The student gave an answer in the right form, and the answer failed. All other failures are malformed.
 WELL_FORMED_MISSES: tuple[Status, ...] = (
@@ -84,8 +83,8 @@ def teacher_reward(proposed: Proposed, rho: float | None, novel: bool, pay: Game
     if rho is None:
         return None
     name = pay.teacher_reward
-    reward = TEACHER_REWARDS[name] if name in TEACHER_REWARDS else plugins.find("teacher reward", name)
-    return _finite("teacher reward", name, reward(PlayedTask(proposed=proposed, rho=rho, novel=novel), pay))
+    reward = plugins.named("teacher reward", name, TEACHER_REWARDS)
+    return plugins.finite("teacher reward", name, reward(PlayedTask(proposed=proposed, rho=rho, novel=novel), pay))
 
 
 def student_reward(attempted: Attempted, pay: GameConfig) -> float | None:
@@ -95,23 +94,17 @@ def student_reward(attempted: Attempted, pay: GameConfig) -> float | None:
     """
     if not is_judged(attempted.verdict):
         return None
-    if not is_well_formed(attempted.verdict):
+    if not is_well_formed("student", attempted.verdict):
         return pay.student_malformed
     name = pay.student_reward
-    reward = STUDENT_REWARDS[name] if name in STUDENT_REWARDS else plugins.find("student reward", name)
-    return _finite("student reward", name, reward(attempted, pay))
+    reward = plugins.named("student reward", name, STUDENT_REWARDS)
+    return plugins.finite("student reward", name, reward(attempted, pay))
 
 
-def is_well_formed(verdict: Verdict) -> bool:
+def is_well_formed(role: Role, verdict: Verdict) -> bool:
     """Returns whether a text has the right form: a proposal that is a valid task, or an attempt with an answer."""
-    return verdict.status in ("valid", "correct", *WELL_FORMED_MISSES)
-
-
-def _finite(part: plugins.Part, name: str, reward: object) -> float:
-    """Returns the reward as a number. Raises ConfigError if it is none, or not finite."""
-    if not isinstance(reward, int | float) or not math.isfinite(reward):
-        raise ConfigError(f"the {part} '{name}' gave {reward!r}: a reward is a finite number")
-    return float(reward)
+    # The jail's words mean two things: an answer that raises is wrong, a program that raises is no task.
+    return verdict.status == "valid" if role == "teacher" else verdict.status in ("correct", *WELL_FORMED_MISSES)
 
 
 def is_judged(verdict: Verdict) -> bool:

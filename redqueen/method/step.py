@@ -25,9 +25,8 @@ from redqueen.config import Config
 from redqueen.engine.policy import MemberPolicy
 from redqueen.method.advantages import advantages
 from redqueen.method.evolution import rate, replace_weakest, score_held_out, standings_of, update_hall_of_fame
-from redqueen.method.games import par_by
 from redqueen.method.hall_of_fame import Champion, add_champion_matches
-from redqueen.method.matchmaking import Match, matchmake
+from redqueen.method.matchmaking import Match, matchmake, numbered
 from redqueen.method.played_step import PlayedStep, score_step
 from redqueen.method.population import Population
 from redqueen.method.practice import Practice, posed_per_kind, posed_tasks, practices
@@ -134,8 +133,7 @@ def play_step(
             sampled.posed,
         )
         observe(played, sampled.attempted)
-        games = rate(population, played, state.trueskill, config.league)
-        par = par_by(config.league.game, population.recent_matches)
+        games, par = rate(population, played, state.trueskill, config.league)
         ratings = population.ratings()
     updates, ahead = _learn(state, step, played, phases)
     # Held-out scores must be there before the ranking, and champions are copied before the births, which may remove
@@ -162,7 +160,7 @@ def play_step(
 
 
 def sample_step(state: Coevolution, step: int) -> SampledStep:
-    """Draws the matches, and samples and judges their texts. Changes nothing: this may be done a step ahead."""
+    """Draws the matches, and samples and judges their texts. No member changes, so it may be done a step ahead."""
     phases = state.phases(step)
     config = state.config
     play = state.self_play
@@ -213,7 +211,9 @@ def _matches(state: Coevolution, step: int) -> list[Match]:
         trueskill=state.trueskill,
         rng=streams.python(seed, step, "match"),
         step=step,
-        matches=config.game.matches or None,
     )
+    if config.game.matches:
+        # The single agent plays its only pair as often as that.
+        drawn = numbered([(drawn[0].teacher, drawn[0].student)] * config.game.matches, step)
     champions = state.population.hall_of_fame.values()
     return add_champion_matches(drawn, champions, config.league.hall_matches, step, streams.python(seed, step, "hall"))

@@ -96,7 +96,7 @@ class TaskBank:
         for kind, shelf in list(self._entries.items()):
             name = find(kind).language.fingerprint(program)
             for identity, entry in list(shelf.items()):
-                if not is_fixed(entry.task) and fingerprint_of(entry.task) == name:
+                if not is_fixed(entry.task) and identity[0] == name:
                     self._drop(kind, identity)
                     dropped += 1
         return dropped
@@ -191,8 +191,9 @@ class TaskBank:
         self._tasks = {}
         self._ideas = {}
         for entry in entries:
-            self.add(entry.task, entry.rho)
-            self.put(entry)
+            # A newer version may have reserved a program, and refuse it.
+            if self.add(entry.task, entry.rho):
+                self.put(entry)
 
     def __len__(self) -> int:
         return sum(map(len, self._entries.values()))
@@ -205,14 +206,14 @@ def fingerprint_of(task: Task) -> str:
 
 
 def likeness_of(task: Task) -> Likeness:
-    """Returns what is equal for tasks on similar programs."""
+    """Returns a key that is equal for tasks whose programs differ in names and constants only."""
     language = find(task.kind).language
     return language.name, language.shape(task.program) if task.program else hashed(task.message)
 
 
 def _identity(task: Task) -> tuple[str, ...]:
-    # A task may hide half of its inputs, so their order matters. The verifier has respelled them: equal values are
-    # equal texts.
+    # The fingerprint comes first, where `remove` looks for it. A task may hide half of its inputs, so their order
+    # matters. The verifier has respelled them: equal values are equal texts.
     return (fingerprint_of(task), task.message, *(pair.input for pair in task.pairs))
 
 

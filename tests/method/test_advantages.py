@@ -17,6 +17,7 @@ from redqueen import plugins
 from redqueen.config import AdvantageSettings, Config, ConfigError, GameConfig, LearningConfig
 from redqueen.method.advantages import ESTIMATORS, _baseline, advantages, best_of_k
 from redqueen.method.reward_probe import check_advantage
+from redqueen.plugins import PluginError
 from redqueen.records import Completion, GradedRollout, Role, Rollout, Status, Verdict
 
 PAY = GameConfig()
@@ -65,6 +66,14 @@ def test_the_baseline_of_a_group_with_invalid_texts_by_hand() -> None:
     centred = [0.5 - 0.03125, 0.25 - 0.03125, -1 - 0.03125]
     rms = fmean(value * value for value in centred) ** 0.5
     assert values(batch) == pytest.approx([value / rms for value in centred])
+
+
+@pytest.mark.parametrize("status", ["malformed", "error", "timeout", "nondeterministic", "forbidden"])
+def test_a_proposal_is_well_formed_only_if_it_is_a_valid_task(status: Status) -> None:
+    # What runs and fails is no task, though a student's answer that fails in the same way is well-formed.
+    group = [graded(0.5, "g", "teacher"), graded(0.25, "g", "teacher"), graded(-1.0, "g", "teacher", status=status)]
+    assert _baseline(group, PAY) == pytest.approx(0.03125)
+    assert all(value < 0 for value in values([graded(-1.0, "g", "teacher", status=status) for _ in range(3)]))
 
 
 @pytest.mark.parametrize("role", ["teacher", "student"])
@@ -383,8 +392,8 @@ def test_imitation_is_not_weighted_as_a_positive_is() -> None:
     ("own", "said"),
     [
         (lambda graded, settings: [1 / 0 for _ in graded], "learning.advantage=own fails .* ZeroDivisionError"),
-        (lambda graded, settings: [float("nan") for _ in graded], "gave nan: an advantage is a finite number"),
-        (lambda graded, settings: [None for _ in graded], "gave None: an advantage is a finite number"),
+        (lambda graded, settings: [float("nan") for _ in graded], "gave nan: it must give a finite number"),
+        (lambda graded, settings: [None for _ in graded], "gave None: it must give a finite number"),
         (lambda graded, settings: [0.0], r"gave 1 numbers for 6 texts: give one for each"),
     ],
 )
@@ -392,7 +401,7 @@ def test_an_advantage_that_fails_or_is_no_number_is_refused_before_the_run(
     own: Callable[[object, object], list[object]], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(plugins._parts, "advantage", {"own": own})
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(PluginError, match=said):
         check_advantage(Config(learning=LearningConfig(advantage="own")).advantage_settings)
 
 

@@ -37,6 +37,7 @@ from redqueen.method.played_step import (
 from redqueen.method.population import Population
 from redqueen.method.practice import Practice
 from redqueen.method.rating import Rating, TrueSkill
+from redqueen.method.results import Game
 from redqueen.method.selection import is_evolution_step
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Attempted, Completion, Pair, PosedTask, Proposed, Rollout, Task, Verdict
@@ -112,6 +113,13 @@ def par_now(league: Population, config: LeagueConfig) -> Par:
     return par_by(config.game, league.recent_matches)
 
 
+def rated(league: Population, played: PlayedStep, trueskill: TrueSkill, config: LeagueConfig) -> list[Game]:
+    """The games of a step; the par that they were played against is that of the matches that the league keeps now."""
+    games, par = rate(league, played, trueskill, config)
+    assert par == par_now(league, config)
+    return games
+
+
 def two_matches() -> PlayedStep:
     """T0's tasks are solved less often than T1's: the pairs meet in one step, so par is between them."""
     hard = game(Match(id="0.0", teacher="T0", student="S0"), [0.25, 0.5])
@@ -132,49 +140,49 @@ def practised(student: str, solve_rate: float) -> PlayedStep:
 
 def test_a_match_is_won_against_the_level_of_the_recent_matches() -> None:
     league = table(2, 2)
-    games = rate(league, two_matches(), TrueSkill(), LEAGUE)
+    games = rated(league, two_matches(), TrueSkill(), LEAGUE)
     assert [(played.score, played.outcome) for played in games] == [(-0.25, "teacher"), (0.25, "student")]
     assert par_now(league, LEAGUE) == {"code_o": 0.625}
     # The same two matches again: par has not moved, and neither has who wins.
-    assert rate(league, two_matches(), TrueSkill(), LEAGUE) == games
+    assert rated(league, two_matches(), TrueSkill(), LEAGUE) == games
     # Everything becomes easier, and both sides still win.
-    easier = rate(league, game(Match(id="2.0", teacher="T0", student="S0"), [0.75, 0.75]), TrueSkill(), LEAGUE)
+    easier = rated(league, game(Match(id="2.0", teacher="T0", student="S0"), [0.75, 0.75]), TrueSkill(), LEAGUE)
     assert easier[0].outcome == "student"
 
 
 def test_the_order_of_a_steps_matches_has_no_effect() -> None:
     step = two_matches()
     backwards = replace(step, matches=step.matches[::-1])
-    games = rate(table(2, 2), step, TrueSkill(), LEAGUE)
-    assert rate(table(2, 2), backwards, TrueSkill(), LEAGUE)[::-1] == games
+    games = rated(table(2, 2), step, TrueSkill(), LEAGUE)
+    assert rated(table(2, 2), backwards, TrueSkill(), LEAGUE)[::-1] == games
 
 
 def test_a_lone_match_without_history_is_a_draw() -> None:
     league, match = table(), Match(id="0.0", teacher="T0", student="S0")
-    assert rate(league, game(match, [0.25, 1.0]), TrueSkill(), LEAGUE)[0].outcome == "draw"
+    assert rated(league, game(match, [0.25, 1.0]), TrueSkill(), LEAGUE)[0].outcome == "draw"
 
 
 def test_the_window_forgets_old_matches_but_holds_the_whole_step() -> None:
     league = table(2, 2)
     short = LEAGUE.model_copy(update={"par_matches": 1})
-    rate(league, two_matches(), TrueSkill(), short)
+    rated(league, two_matches(), TrueSkill(), short)
     assert len(league.recent_matches) == 2
-    rate(league, game(Match(id="1.0", teacher="T0", student="S0"), [0.5]), TrueSkill(), short)
+    rated(league, game(Match(id="1.0", teacher="T0", student="S0"), [0.5]), TrueSkill(), short)
     assert par_now(league, short) == {"code_o": 0.5}
-    rate(league, game(Match(id="2.0", teacher="T0", student="S0"), [0.0, 0.0]), TrueSkill(), short)
+    rated(league, game(Match(id="2.0", teacher="T0", student="S0"), [0.0, 0.0]), TrueSkill(), short)
     assert par_now(league, short) == {"code_o": 0.5}, "a match that nobody solved says nothing about the level"
 
 
 def test_par_can_be_one_half() -> None:
     league, match = table(), Match(id="0.0", teacher="T0", student="S0")
     half = LEAGUE.model_copy(update={"game": "half"})
-    assert rate(league, game(match, [0.75]), TrueSkill(), half)[0].score == 0.25
+    assert rated(league, game(match, [0.75]), TrueSkill(), half)[0].score == 0.25
     assert par_now(league, half) == {"code_o": 0.5}
 
 
 def test_a_match_leaves_its_rewards_and_its_learnability_with_both() -> None:
     league, match = table(), Match(id="0.0", teacher="T0", student="S0")
-    rate(league, game(match, [0.5, 1.0, None]), TrueSkill(), LEAGUE)
+    rated(league, game(match, [0.5, 1.0, None]), TrueSkill(), LEAGUE)
     teacher, student = league.members["T0"], league.members["S0"]
     assert teacher.rewards == (pytest.approx((0.5 + 0.0 - 1.0) / 3),)
     # The invalid proposal is a fault of the teacher; for the student it was no task.
@@ -186,7 +194,7 @@ def test_a_match_leaves_its_rewards_and_its_learnability_with_both() -> None:
 
 def test_a_teacher_without_a_valid_task_loses_and_the_student_has_nothing_to_remember() -> None:
     league, match = table(), Match(id="0.0", teacher="T0", student="S0")
-    (played,) = rate(league, game(match, [None, None]), TrueSkill(), LEAGUE)
+    (played,) = rated(league, game(match, [None, None]), TrueSkill(), LEAGUE)
     assert (played.score, played.outcome) == (None, "student")
     assert league.members["T0"].learnability == (0.0,)
     assert (league.members["S0"].rewards, league.members["S0"].learnability) == ((), ())
@@ -195,8 +203,8 @@ def test_a_teacher_without_a_valid_task_loses_and_the_student_has_nothing_to_rem
 
 def test_tasks_that_nobody_solves_are_a_draw() -> None:
     league, match = table(), Match(id="0.0", teacher="T0", student="S0")
-    rate(league, game(match, [0.5, 0.75]), TrueSkill(), LEAGUE)
-    (played,) = rate(league, game(match, [0.0, 0.0, None]), TrueSkill(), LEAGUE)
+    rated(league, game(match, [0.5, 0.75]), TrueSkill(), LEAGUE)
+    (played,) = rated(league, game(match, [0.0, 0.0, None]), TrueSkill(), LEAGUE)
     assert (played.score, played.outcome) == (0.0, "draw")
 
 
@@ -204,7 +212,7 @@ def test_a_match_that_the_machine_lost_is_no_game_and_is_not_recorded() -> None:
     league, match = table(), Match(id="0.0", teacher="T0", student="S0")
     lost = without_rewards(game(match, [0.5]))
     before = dict(league.members)
-    assert rate(league, lost, TrueSkill(), LEAGUE)[0].outcome is None
+    assert rated(league, lost, TrueSkill(), LEAGUE)[0].outcome is None
     assert league.members == before
 
 
@@ -214,7 +222,7 @@ def test_a_task_that_the_machine_lost_saves_its_teacher_from_a_forfeit() -> None
     (played,) = whole.matches
     lost = replace(played.proposals[0], reward=None, solve_rate=None)
     step = replace(whole, matches=(replace(played, proposals=(lost, played.proposals[1])),))
-    assert rate(league, step, TrueSkill(), LEAGUE)[0].outcome is None
+    assert rated(league, step, TrueSkill(), LEAGUE)[0].outcome is None
 
 
 def test_invalid_proposals_beside_lost_ones_are_not_recorded() -> None:
@@ -222,7 +230,9 @@ def test_invalid_proposals_beside_lost_ones_are_not_recorded() -> None:
     whole = game(match, [0.5, None])
     (played,) = whole.matches
     lost = replace(played.proposals[0], reward=None, solve_rate=None)
-    rate(league, replace(whole, matches=(replace(played, proposals=(lost, played.proposals[1])),)), TrueSkill(), LEAGUE)
+    rated(
+        league, replace(whole, matches=(replace(played, proposals=(lost, played.proposals[1])),)), TrueSkill(), LEAGUE
+    )
     assert league.members["T0"].rewards == ()
     assert league.members["T0"].learnability == ()
 
@@ -236,7 +246,7 @@ def test_students_alone_end_their_burn_in_by_practice() -> None:
     births: list[int] = []
     for step in (1, 2):
         for student in ("S0", "S1"):
-            rate(league, practised(student, 0.5 if student == "S0" else 1.0), TrueSkill(), config.league)
+            rated(league, practised(student, 0.5 if student == "S0" else 1.0), TrueSkill(), config.league)
         births.append(len(plan(league, "student", step, config.evolution_settings)))
     assert births == [0, 1]
     assert league.members["S0"].games == 0
@@ -245,7 +255,7 @@ def test_students_alone_end_their_burn_in_by_practice() -> None:
 def test_the_single_agent_plays_no_game() -> None:
     league = Population()
     league.add_member("both", 0)
-    (played,) = rate(league, game(Match(id="0.0", teacher="A0", student="A0"), [0.5]), TrueSkill(), LEAGUE)
+    (played,) = rated(league, game(Match(id="0.0", teacher="A0", student="A0"), [0.5]), TrueSkill(), LEAGUE)
     assert (played.score, played.outcome) == (0.0, None)
     assert league.members["A0"].games == 0
 
@@ -255,7 +265,7 @@ def test_a_game_against_the_past_moves_the_living_only_and_counts_for_par() -> N
     old = champion_of("S0", "student", 3, Rating(35, 1), 32.0)
     league.add_champion(old, 1)
     match = Match(id="0.0", teacher="T0", student=old.name)
-    rate(league, game(match, [0.25]), TrueSkill(), LEAGUE.model_copy(update={"game": "half"}))
+    rated(league, game(match, [0.25]), TrueSkill(), LEAGUE.model_copy(update={"game": "half"}))
     assert league.hall_of_fame == {old.name: old}
     assert league.members["T0"].wins == 1
     assert league.members["T0"].rewards == (0.75,)
@@ -377,6 +387,22 @@ def test_a_child_too_like_the_living_is_drawn_again_a_bounded_number_of_times_an
     rows = db.execute("SELECT tries, distance FROM replacements ORDER BY rowid").fetchall()
     assert rows == [(b["tries"], b["distance"]) for b in births]
     db.close()
+
+
+def test_a_child_is_not_compared_with_who_leaves_in_the_same_round(
+    tmp_path: Path, verifier: LocalVerifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Two of three are replaced: one victim still has its place when the first child is made.
+    changes = {"evolution.crossover": 0, "evolution.gamma": 0.67, "evolution.min_distance": 0.01}
+    trainer = toy.trainer(toy.config(tmp_path, **(EVOLVING | changes)), tmp_path / "run", verifier)
+    read: list[str] = []
+    adapter = trainer.policy.adapter
+    monkeypatch.setattr(trainer.policy, "adapter", lambda name: read.append(name) or adapter(name))
+    victims = [birth.victim for birth in trainer.step(1).births]
+    assert len(victims) == 4
+    assert read
+    assert not set(victims) & set(read)
+    trainer.close()
 
 
 def test_each_try_is_a_new_draw_and_the_last_is_kept(tmp_path: Path, verifier: LocalVerifier) -> None:

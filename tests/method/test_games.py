@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen import plugins
-from redqueen.config import ConfigError
 from redqueen.method.games import SolveRates, match_score, outcome, par_by, par_of
+from redqueen.plugins import PluginError
 from redqueen.tasks.python import NAMES
 
 rates = st.lists(st.sampled_from([i / 6 for i in range(7)]), max_size=5)
@@ -80,5 +80,5 @@ def test_a_rule_of_a_plugin_needs_a_level_for_every_kind_that_was_solved(monkeyp
     monkeypatch.setattr(plugins, "_parts", {})
     plugins.game_rule(lambda recent: {"code_o": 0.25})
     assert par_by("<lambda>", [{"code_o": [1.0], "code_i": [0.0]}]) == {"code_o": 0.25}
-    with pytest.raises(ConfigError, match=r"the game rule '<lambda>' gave .* it needs a number in \[0, 1\] for code_i"):
+    with pytest.raises(PluginError, match=r"the game rule '<lambda>' gave .* it needs a number in \[0, 1\] for code_i"):
         par_by("<lambda>", [{"code_i": [0.5]}])

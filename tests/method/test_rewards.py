@@ -8,9 +8,10 @@ from typing import get_args
 import pytest
 
 from redqueen import plugins
-from redqueen.config import ConfigError, GameConfig
+from redqueen.config import GameConfig
 from redqueen.method.reward_probe import check_rewards, probe_attempt, probe_proposal
 from redqueen.method.rewards import solve_rate, student_reward, teacher_reward
+from redqueen.plugins import PluginError
 from redqueen.records import Status, Verdict
 
 PAY = GameConfig()
@@ -87,15 +88,15 @@ def test_only_a_correct_attempt_solves() -> None:
     ("own", "said"),
     [
         (lambda played, pay: 1 / played.rho, "ZeroDivisionError"),
-        (lambda played, pay: float("nan"), "gave nan: a reward is a finite number"),
-        (lambda played, pay: None, "gave None: a reward is a finite number"),
+        (lambda played, pay: float("nan"), "gave nan: it must give a finite number"),
+        (lambda played, pay: None, "gave None: it must give a finite number"),
     ],
 )
 def test_a_reward_that_fails_or_is_no_number_is_refused_before_the_run(
     own: Callable[[object, GameConfig], float], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(plugins._parts, "teacher reward", {"own": own})
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(PluginError, match=said):
         check_rewards(GameConfig(teacher_reward="own"))
 
 

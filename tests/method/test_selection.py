@@ -17,6 +17,7 @@ from redqueen.method.fitness import PARENTS, SURVIVORS, Fitness, lcb, named_fitn
 from redqueen.method.population import Member
 from redqueen.method.rating import Rating
 from redqueen.method.selection import Birth, plan_births, ranking
+from redqueen.plugins import PluginError
 
 MUTATIONS = ("svd_spectral", "full_gaussian")
 CROSSOVERS = ("dare", "slot_swap")
@@ -183,9 +184,9 @@ def test_a_rule_of_a_plugin_sees_the_members_and_must_give_ranks(monkeypatch):
 
     plugins.survivors(lambda members, places, contestants, rng: {7})
     plugins.parents(lambda survivors, count, contestants, rng: [0] * (count + 1))
-    with pytest.raises(ConfigError, match=r"the survivor rule '<lambda>' gave \{7\}: it needs 1 of the ranks below 4"):
+    with pytest.raises(PluginError, match=r"the survivor rule '<lambda>' gave \{7\}: it needs 1 of the ranks below 4"):
         plan(ladder(4), survivors="<lambda>")
-    with pytest.raises(ConfigError, match=r"the parent rule '<lambda>' gave \[0, 0\]: it needs 1 diff"):
+    with pytest.raises(PluginError, match=r"the parent rule '<lambda>' gave \[0, 0\]: it needs 1 diff"):
         plan(ladder(4), parents="<lambda>", crossover=0.0)
 
 

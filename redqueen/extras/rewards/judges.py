@@ -139,7 +139,7 @@ def pay_attempts(verdicts: Sequence[Verdict]) -> list[float | None]:
     for verdict in verdicts:
         if not is_judged(verdict):
             rewards.append(None)
-        elif not is_well_formed(verdict):
+        elif not is_well_formed("student", verdict):
             rewards.append(pay.student_malformed)
         else:
             rewards.append(pay.student_correct if verdict.status == "correct" else pay.student_wrong)
