@@ -18,8 +18,9 @@ from redqueen.tasks.kinds import find
 CountTokens = Callable[[Prompt], int]
 """How many tokens the base's tokenizer makes of a prompt."""
 
-# How many teachers' prompts are drawn for each kind.
+# How many teachers' prompts are drawn for each kind, and how many seed programs at most, which stand for all.
 _DRAWN = 100
+_PROGRAMS = 400
 # The share of prompts that are no longer than the estimate. The maximum would plan memory for one unusual prompt.
 _QUANTILE = 0.95
 
@@ -37,10 +38,12 @@ def prompt_lengths(settings: PlaySettings, count_tokens: CountTokens) -> PromptL
     proposals: list[int] = []
     attempts: list[int] = []
     for kind in game.kinds:
-        wholes = _seed_programs(game.seeds, kind)
-        tasks = [task for whole in wholes if (task := find(kind).of_program(whole)) is not None]
         # A stream of its own: the estimate must not move any draw of the run.
         rng = streams.python(settings.seed, "lengths", kind)
+        wholes = _seed_programs(game.seeds, kind)
+        # To read the inputs of all takes longer than the first step of a small run.
+        wholes = rng.sample(wholes, min(_PROGRAMS, len(wholes)))
+        tasks = [task for whole in wholes if (task := find(kind).of_program(whole)) is not None]
         # A kind whose seeds make no tasks begins without references, and starts from programs of other kinds.
         asked = _proposal_prompts(game.references, prompts_of, kind, tasks, tasks or wholes, rng)
         proposals.append(_long(asked, count_tokens))
