@@ -1,4 +1,4 @@
-"""Writes the table of cards into README.md, as `redqueen recipes --cards` prints it.
+"""Writes the table of cards into docs/GPU.md, as `redqueen recipes --cards` prints it.
 
 python -m tools.write_cards
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from redqueen.cli.dry_run import cards_table
 
-TARGET = Path(__file__).resolve().parents[1] / "README.md"
+TARGET = Path(__file__).resolve().parents[1] / "docs" / "GPU.md"
 TABLE = re.compile(r"^\| recipe \| 24 GB.*\n(?:\|.*\n)+", re.MULTILINE)
 """The table in the page."""
 

@@ -1,4 +1,4 @@
-"""What fits which GPU, and how long it would take: `recipes --cards`, `train --dry-run --for`, and README's table."""
+"""What fits which GPU, and how long it would take: `recipes --cards`, `train --dry-run --for`, the table in GPU.md."""
 
 from __future__ import annotations
 
