@@ -227,7 +227,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportanceRatio:
-    """What the learner's probability of a token is to the sampler's, over one member's trained tokens.
+    """The learner's probability of a token divided by the sampler's, over one member's trained tokens.
 
     Truncated at `learning.importance_ratio_cap`, e.g. `ImportanceRatio(mean=1.0, std=0.06, clipped=0.0)`.
     """

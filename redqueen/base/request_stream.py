@@ -39,7 +39,7 @@ class FollowUp(Generic[T_co]):
         return self._verdict.done()
 
     def result(self) -> T_co:
-        """Waits for the verdict, and returns what is made of it. It is taken once, as it is made every time."""
+        """Waits for the verdict, and returns what is made of it. Call it once: each call makes it anew."""
         return self._make(self._verdict.result())
 
     def made_into(self, function: Callable[[T_co], S]) -> FollowUp[S]:

@@ -137,9 +137,9 @@ class LearningConfig(Section):
     """What a solved task adds to the advantages of its correct attempts, in equal parts to different texts; 0: off."""
     entropy_bonus: float = Field(default=0.0, ge=0)
     """What is added to a token's advantage for each nat of its surprise, up to half the advantage's size; 0: off."""
-    lr: float = Field(default=1e-4, ge=0)
+    lr: float = Field(default=1e-4, ge=0, le=1)
     """Learning rate of AdamW."""
-    teacher_lr: float | None = Field(default=None, ge=0)
+    teacher_lr: float | None = Field(default=None, ge=0, le=1)
     """The learning rate of teachers; none: `lr`. The single agent, which is both, has `lr`."""
     loss: Literal["token_mean", "sequence_mean"] = "token_mean"
     """token_mean: each token of a member counts the same, as in AZR; sequence_mean: each text does."""

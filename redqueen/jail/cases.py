@@ -178,13 +178,12 @@ def _assertion(text: str) -> tuple[str, Any]:
                 # Lambdas, attributes and calls on the right would have to run, and that only the program's process can.
                 return ast.unparse(left), _literal(text, right)
             case _:
-                pass
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        pass
-    raise ValueError(
-        f"{text[:80]!r} is not `assert EXPRESSION == LITERAL`. Nothing else is judged, since a comparison inside the "
-        "program's process can be forged by the program"
-    )
+                raise ValueError("the statement has another form")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(
+            f"{text[:80]!r} is not `assert EXPRESSION == LITERAL`. Nothing else is judged, since a comparison inside "
+            "the program's process can be forged by the program"
+        ) from error
 
 
 def _literal(text: str, node: ast.expr) -> Any:

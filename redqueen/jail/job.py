@@ -126,7 +126,7 @@ PLAIN_MODULES = (
     *("base64", "binascii", "csv", "difflib", "fileinput", "graphlib", "html", "inspect", "pprint", "struct", "types"),
     *("unicodedata", "urllib", "urllib.parse", "uuid", "weakref", "zlib"),
 )
-"""What else of the standard library needs no file, clock or thread. It gives a program no right that it has not."""
+"""What else of the standard library needs no file, clock or thread. It gives a program no right that it lacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,7 +164,7 @@ def _check(wanted: EvalOptions) -> None:
     if not 0 <= wanted.temperature < math.inf:
         raise UserError(f"temperature={wanted.temperature}: choose a number from 0 on")
     if wanted.samples > 1 and wanted.temperature == 0:
-        raise UserError(f"--samples {wanted.samples}: greedy answers are all the same, so add e.g. --temperature 0.6")
+        raise UserError(f"samples={wanted.samples}: greedy answers are all the same; give a temperature too, e.g. 0.6")
     if wanted.benchmarks is not None and not wanted.benchmarks:
         raise UserError("no benchmark is named: name one or more, or leave them out")
 

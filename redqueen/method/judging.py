@@ -90,7 +90,7 @@ def ask_attempts(
 
 
 def judge_proposals(verifier: Verifier, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
-    """Has proposals judged that need not be read, and waits for what the verifier says of each; in their order."""
+    """Judges proposals that are drafts already: waits for the verifier, and returns what it says of each, in order."""
     futures = [verifier.judge_proposal(proposal) for proposal in proposals]
     return [future.result() for future in futures]
 

@@ -120,8 +120,6 @@ def _named(blocks: Sequence[Block], needed: Sequence[str]) -> list[Block]:
     return [(name or missing[0], body) for name, body in blocks]
 
 
-# Completion prompts below which a student works its answer out, line by line, before it gives it.
-
 # Raw completion prompts: worked puzzles and the beginning of the next one, which ends at a blank line.
 
 

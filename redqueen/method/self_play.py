@@ -160,7 +160,7 @@ class _Asked(NamedTuple):
 
 
 class _Judging:
-    """What became of a step's requests so far. The proposals are the first ones, and attempts are numbered on."""
+    """Follows a step's requests. The first are the proposals; attempts get the next numbers, in the order of asking."""
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
         self.seed = seed
         self._config = config
         self._sandbox = self._open(GAME)
-        # Those of languages with rules of their own, from when the first program needs one.
+        # Sandboxes of languages with rules of their own, each opened when the first program needs it.
         self._others: dict[Profile, Sandbox] = {}
         self._lock = threading.Lock()
 
@@ -96,7 +96,7 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
         jobs = [replace(job, patient=answer.patient) if isinstance(job, Job) else job for job in trial.jobs]
         order = list(range(len(jobs)))
         if len(order) > 1:
-            # The two start in a random order, so that the program cannot tell by it which one it is.
+            # The two start in a random order, by which a program cannot tell the answer from the recorded input.
             rng = streams.python(self.seed, "recorded", answer.program, answer.text or "")
             if rng.random() < 0.5:
                 order.reverse()

@@ -101,7 +101,7 @@ def test_what_a_run_has_held_out_of_your_tasks_is_asked_as_in_training(tmp_path:
         (("base", "--benchmarks", "gsm"), "there is no benchmark 'gsm': choose code, maths, all,"),
         (("RUN", "--benchmarks", "own"), "no target is a run of tasks of yours (game.seeds, game.tasks)"),
         (("base", "--benchmarks", "gsm8k", "--data", "nowhere"), "nowhere has no gsm8k.jsonl: put it there"),
-        (("base", "--samples", "2"), "--samples 2: greedy answers are all the same"),
+        (("base", "--samples", "2"), "samples=2: greedy answers are all the same; give a temperature too"),
         (("RUN", "--model", "x"), "a run is evaluated on its own base: leave --model out"),
         (("RUN", "warm-start"), "no warm start ships for this base and these prompts"),
     ],

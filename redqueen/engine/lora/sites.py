@@ -17,12 +17,10 @@ from torch.nn import functional as F
 
 from redqueen.engine.kernels.torch_ops import packed_linear
 
-# All members' low-rank factors at one site, and which of them belong to the rows of a batch.
-#
 # Layers that read the same input (q, k and v; gate and up) are one site. Their A factors are stacked, so that the input
 # is read once.
 #
-# Shape suffixes: N rows, I inputs, O outputs, M members, P one member's parameters, R rank, K = projections x rank.
+# Shape suffixes: N rows, I inputs, O outputs, S slots, P one member's parameters, R rank, K = projections x rank.
 
 Allocate = Callable[[tuple[int, ...], torch.dtype], Tensor]
 """Makes a tensor of zeros of this shape and dtype, or returns one that other processes share."""

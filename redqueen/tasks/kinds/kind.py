@@ -1,7 +1,7 @@
 """A kind of task: how one is proposed, read, validated, posed, answered, judged and shown.
 
-`TaskKind` is also the kind of what has none: a program with all its inputs, as a seed is, which `of_program` of the
-other kinds makes tasks of. A kind is a mode (deduction, abduction, induction) of a language.
+`TaskKind` itself stands for a program that is no task yet, such as a seed with all its inputs; `of_program` of another
+kind makes a task of it. A kind is a mode (deduction, abduction, induction) of a language.
 
 A kind of your own must say how a question is written and answered (`question`, `write_answer`; for chat also `goal`,
 `chat_question`, `answer_form`, `answer_block`) and how an answer is judged (`trial`). The rest may be overridden.
@@ -191,7 +191,7 @@ class TaskKind:
     def trial(self, answer: Answer, text: str) -> Trial | Verdict:
         """Returns what has to run before an answer is judged, or the verdict; `text` is what was answered.
 
-        Raises LiteralError or OversizeError if the answer has not the right form.
+        Raises LiteralError or OversizeError if the answer does not have the right form.
         """
         raise NotImplementedError(f"{self.name} has no answers")
 
