@@ -151,9 +151,7 @@ def test_a_matchmaking() -> None:
     snippet("matchmaking")
     ratings = {"old": Rating(25, 1), "new": Rating(25, 8)}
     drawn = [
-        matchmake(
-            ratings, {"S0": Rating()}, weighting="newcomers", trueskill=TrueSkill(), rng=random.Random(seed), matches=3
-        )
+        matchmake(ratings, {"S0": Rating()}, weighting="newcomers", trueskill=TrueSkill(), rng=random.Random(seed))
         for seed in range(20)
     ]
     assert all({match.teacher for match in matches} == {"old", "new"} for matches in drawn)

@@ -19,6 +19,7 @@ import pytest
 
 import redqueen
 from tests.cli.conftest import SMALL
+from tests.thinned import thinned
 
 FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
 NAMES = ("first_run", "own_reward", "own_model", "jail_as_judge", "look_into_a_run")
@@ -97,9 +98,7 @@ def on_a_tiny_model(monkeypatch: pytest.MonkeyPatch, tiny_folder: Callable[[str]
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("on_a_tiny_model")
-@pytest.mark.parametrize(
-    "name", ["first_run", "own_reward", pytest.param("own_model", marks=pytest.mark.slow), "jail_as_judge"]
-)
+@pytest.mark.parametrize("name", thinned(["first_run", "own_reward", "own_model", "jail_as_judge"], 4))
 def test_a_notebook_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

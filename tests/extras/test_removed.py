@@ -68,7 +68,8 @@ def test_every_extra_has_a_command_that_needs_it() -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("extra", [pytest.param(each, marks=[pytest.mark.slow] * (each != "sql")) for each in EXTRAS])
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", EXTRAS)
 def test_what_needs_a_deleted_extra_says_so_in_a_line(bare: Path, extra: str) -> None:
     words = [word.replace("RUN", "run") for word in NEEDED[extra].split()]
     done = without(extra, *words, cwd=bare)

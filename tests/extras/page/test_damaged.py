@@ -17,6 +17,7 @@ from redqueen.extras.page.app import VIEWS
 from redqueen.store.archive import reader
 from tests.cli.running import redqueen
 from tests.extras.page.conftest import page
+from tests.thinned import thinned
 
 pytestmark = pytest.mark.integration
 
@@ -189,7 +190,7 @@ def refuse_constants(name: str) -> None:
     raise AssertionError(f"{name} is no JSON")
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", thinned(DAMAGES, 5))
 def test_a_damaged_run_gives_reasons_and_hides_no_other(
     watched: Path, tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
