@@ -17,6 +17,7 @@ from redqueen import __version__
 from redqueen.analysis.replay import MemberAtStep, find_member, fitness_at
 from redqueen.config import BUNDLED, Config, GameConfig, ModelConfig
 from redqueen.engine.adapters import Adapter, save_adapter
+from redqueen.engine.memory.machine import VLLM_RANKS, largest_rank
 from redqueen.engine.model.base import location
 from redqueen.engine.model.quantized import is_quantized
 from redqueen.errors import AdapterError, ModelError, UserError
@@ -160,17 +161,19 @@ def _notes(member: Member, model: ModelConfig, folder: Path, *, merged: bool) ->
         convert = f"python convert_hf_to_gguf.py {quoted(folder)} --outfile {member.name}.gguf --outtype f16"
         return (
             "The weights are rounded to the dtype that the base is stored in, so answers may differ a little from the\n"
-            f"adapter's. vLLM should serve it: {code(f'vllm serve {quoted(folder)}')}. This line has not been tried.\n"
+            f"adapter's. vLLM serves it: {code(f'vllm serve {quoted(folder)}')}.\n"
             f"llama.cpp and Ollama read GGUF, which llama.cpp's script makes: {code(convert)}.\n"
             f"{publish}"
         )
     bundled = model.name == BUNDLED
     base = "BASE" if bundled else quoted(model.name)
-    serve = (
-        f"vllm serve {base} --enable-lora --max-lora-rank {model.rank} "
-        f"--lora-modules {quoted(f'{member.name}={folder}')}"
-    )
-    notes = f"vLLM should serve it: {code(serve)}.\nThis line has not been tried. {publish}"
+    notes = publish
+    if model.rank <= VLLM_RANKS[-1]:
+        # Other ranks are no values of the option.
+        rank = largest_rank(model.rank)
+        named = quoted(f"{member.name}={folder}")
+        serve = f"vllm serve {base} --enable-lora --max-lora-rank {rank} --lora-modules {named}"
+        notes = f"vLLM serves it: {code(serve)}.\n{publish}"
     if bundled:
         notes += (
             "\n\nThe base comes with Red Queen and not from the hub. `location` converts it once and returns its\n"

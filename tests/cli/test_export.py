@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from redqueen.config import ModelConfig
+from redqueen.members.exporting import _notes
+from redqueen.method.population import Member
 from tests.cli.running import redqueen
 
 pytestmark = pytest.mark.integration
@@ -74,3 +77,10 @@ def test_a_folder_that_holds_something_is_refused(finished: Path, tmp_path: Path
     assert done.returncode == 2
     assert "is not empty: choose another folder" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
+
+
+@pytest.mark.parametrize(("rank", "said"), [(4, "--max-lora-rank 8"), (8, "--max-lora-rank 8"), (1024, None)])
+def test_the_line_for_vllm_has_a_rank_that_vllm_has(rank: int, said: str | None) -> None:
+    member = Member("S0", "student", born=0)
+    notes = _notes(member, ModelConfig(rank=rank), Path("student"), merged=False)
+    assert (said in notes) if said else "vllm" not in notes

@@ -31,15 +31,15 @@ from redqueen.records import PromptLengths
 
 # What a run may ask of vLLM: known before it is imported.
 
-# The ranks that vLLM allocates memory for.
-_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+VLLM_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""The ranks that vLLM allocates memory for."""
 
 
 def largest_rank(rank: int) -> int:
     """Returns the rank that vLLM allocates memory for if adapters have this one. Raises AdapterError if it cannot."""
-    if rank > _RANKS[-1]:
-        raise AdapterError(f"vLLM's adapters have ranks up to {_RANKS[-1]}: lower model.rank={rank}")
-    return next(step for step in _RANKS if step >= rank)
+    if rank > VLLM_RANKS[-1]:
+        raise AdapterError(f"vLLM's adapters have ranks up to {VLLM_RANKS[-1]}: lower model.rank={rank}")
+    return next(step for step in VLLM_RANKS if step >= rank)
 
 
 def check_engine(
