@@ -22,9 +22,9 @@ from statistics import fmean
 
 from redqueen.base.futures import finished
 from redqueen.config import GameConfig
-from redqueen.method.judging import attempt_rollout, faults_of, withdrawn
+from redqueen.method.judging import attempt_rollout, faults_of, withdraw
 from redqueen.method.prompts import CompletionPrompts
-from redqueen.method.retrial import settled
+from redqueen.method.retrial import settle
 from redqueen.method.rewards import TEACHER_REWARDS, solve_rate, teacher_reward
 from redqueen.records import Answer, Attempted, Completion, Pair, Proposal, Proposed, Rollout, Task, Verdict
 
@@ -89,7 +89,7 @@ def games(rate: float, attempts: int, alike: float, trials: int) -> list[tuple[P
     played: list[tuple[Proposed, list[Attempted], bool]] = []
     for number in range(trials):
         proposed, attempted = _game(verifier, f"{number}", attempts, alike)
-        asked = settled(verifier, PROMPTS, attempted, 0)
+        asked = settle(verifier, PROMPTS, attempted, 0)
         played.append((proposed, attempted, bool(faults_of(asked))))
     return played
 
@@ -128,7 +128,7 @@ def _row(
         for proposed, attempted, fault in played:
             rho = solve_rate([attempt.verdict for attempt in attempted])
             kept = teacher_reward(proposed, rho, True, pay)
-            broken, _ = withdrawn(proposed, attempted, "a coin")
+            broken, _ = withdraw(proposed, attempted, "a coin")
             lost = teacher_reward(broken, None, False, pay)
             if rho is None or kept is None or lost is None:
                 raise ValueError("every attempt is judged, so every task is paid")

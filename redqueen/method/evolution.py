@@ -43,7 +43,7 @@ TRIES = 8
 return the same child each time."""
 
 
-def rate(
+def rate_games(
     population: Population, played: PlayedStep, trueskill: TrueSkill, league: LeagueConfig
 ) -> tuple[list[Game], Par]:
     """Rates one game for each match, in order, and records mean rewards and learnability for its members.

@@ -154,7 +154,7 @@ def faults_of(attempted: Sequence[Attempted]) -> dict[str, str]:
     return faults
 
 
-def withdrawn(proposed: Proposed, attempts: Sequence[Attempted], fault: str) -> tuple[Proposed, list[Attempted]]:
+def withdraw(proposed: Proposed, attempts: Sequence[Attempted], fault: str) -> tuple[Proposed, list[Attempted]]:
     """Returns a proposal whose task turned out to be `nondeterministic` after the fact, and the attempts at it.
 
     It is paid as any other proposal that is not deterministic. The attempts get that status too: they count nowhere.

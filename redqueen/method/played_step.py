@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from redqueen.config import GameConfig
-from redqueen.method.judging import faults_of, withdrawn
+from redqueen.method.judging import faults_of, withdraw
 from redqueen.method.matchmaking import Match
 from redqueen.method.practice import Practice, note_attempts
 from redqueen.method.rewards import is_judged, solve_rate, student_reward, teacher_reward
@@ -127,7 +127,7 @@ def score_step(
     for proposal in proposed:
         own = attempts.get(proposal.id, [])
         if proposal.id in faults:
-            proposal, own = withdrawn(proposal, own, faults[proposal.id])
+            proposal, own = withdraw(proposal, own, faults[proposal.id])
         scored[proposal.match].append(_score(proposal, own, task_bank, pay))
     # After all others: the same program may have come twice in the step, under two names.
     for program in {attempt.task.program for attempt in attempted if attempt.task.id in faults}:

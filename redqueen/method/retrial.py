@@ -42,12 +42,12 @@ class _Judged:
     status: Status
 
 
-def settled(verifier: Verifier, prompts: Prompts, attempted: Sequence[Attempted], seed: int) -> list[Attempted]:
+def settle(verifier: Verifier, prompts: Prompts, attempted: Sequence[Attempted], seed: int) -> list[Attempted]:
     """Returns a step's attempts, in their order, when all that is judged a second time has been.
 
     An attempt that shows a task not to be deterministic gets that status, by which `faults_of` finds the task.
     """
-    attempted = recovered(verifier, prompts, attempted)
+    attempted = recover(verifier, prompts, attempted)
     details: dict[int, str] = {}
     again: list[tuple[_Judged, Future[Verdict]]] = []
     for task_id, judged in _by_task(prompts, attempted):
@@ -67,7 +67,7 @@ def settled(verifier: Verifier, prompts: Prompts, attempted: Sequence[Attempted]
     return [_marked(attempt, details.get(place)) for place, attempt in enumerate(attempted)]
 
 
-def recovered(verifier: Verifier, prompts: Prompts, attempted: Sequence[Attempted]) -> list[Attempted]:
+def recover(verifier: Verifier, prompts: Prompts, attempted: Sequence[Attempted]) -> list[Attempted]:
     """Returns the attempts; those that the machine lost are judged again, one at a time."""
     # Most were starved: too many programs ran at once. Now nothing else of this run does, so that no task loses its
     # attempts by being slow on a busy machine.

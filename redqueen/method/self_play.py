@@ -15,7 +15,7 @@ from redqueen.config import PlaySettings
 from redqueen.method.judging import ask_attempts, attempt_rollout, submit_attempt, submit_proposal
 from redqueen.method.matchmaking import Match
 from redqueen.method.prompts import Prompts, prompts, work_of
-from redqueen.method.retrial import recovered, settled
+from redqueen.method.retrial import recover, settle
 from redqueen.method.task_bank import TaskBank, fingerprint_of
 from redqueen.records import (
     Attempted,
@@ -101,8 +101,8 @@ class SelfPlay:
         # No teacher gains by a fixed task that is solved by chance, so attempts at one are judged again only if they
         # were lost.
         at_fixed = len(posed) * attempts
-        practised = recovered(self.verifier, self.prompts, attempted[:at_fixed])
-        played = settled(self.verifier, self.prompts, attempted[at_fixed:], self.seed)
+        practised = recover(self.verifier, self.prompts, attempted[:at_fixed])
+        played = settle(self.verifier, self.prompts, attempted[at_fixed:], self.seed)
         return judging.proposed(completions), [*practised, *played]
 
     def attempt(

@@ -24,7 +24,7 @@ from redqueen.base import streams
 from redqueen.config import Config
 from redqueen.engine.policy import MemberPolicy
 from redqueen.method.advantages import advantages
-from redqueen.method.evolution import rate, replace_weakest, score_held_out, standings_of, update_hall_of_fame
+from redqueen.method.evolution import rate_games, replace_weakest, score_held_out, standings_of, update_hall_of_fame
 from redqueen.method.hall_of_fame import Champion, add_champion_matches
 from redqueen.method.matchmaking import Match, matchmake, numbered
 from redqueen.method.played_step import PlayedStep, score_step
@@ -133,7 +133,7 @@ def play_step(
             sampled.posed,
         )
         observe(played, sampled.attempted)
-        games, par = rate(population, played, state.trueskill, config.league)
+        games, par = rate_games(population, played, state.trueskill, config.league)
         ratings = population.ratings()
     updates, ahead = _learn(state, step, played, phases)
     # Held-out scores must be there before the ranking, and champions are copied before the births, which may remove

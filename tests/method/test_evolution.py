@@ -20,7 +20,7 @@ from redqueen.method.evolution import (
     add_champions,
     fitness_of,
     plan,
-    rate,
+    rate_games,
     score_held_out,
 )
 from redqueen.method.games import Par, par_by
@@ -115,7 +115,7 @@ def par_now(league: Population, config: LeagueConfig) -> Par:
 
 def rated(league: Population, played: PlayedStep, trueskill: TrueSkill, config: LeagueConfig) -> list[Game]:
     """The games of a step; the par that they were played against is that of the matches that the league keeps now."""
-    games, par = rate(league, played, trueskill, config)
+    games, par = rate_games(league, played, trueskill, config)
     assert par == par_now(league, config)
     return games
 

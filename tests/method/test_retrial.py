@@ -16,7 +16,7 @@ from redqueen.method.judging import attempt_rollout, faults_of
 from redqueen.method.matchmaking import Match
 from redqueen.method.played_step import ScoredProposal, score_step
 from redqueen.method.prompts import prompts
-from redqueen.method.retrial import MOST_LOST, settled
+from redqueen.method.retrial import MOST_LOST, settle
 from redqueen.method.task_bank import TaskBank
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Answer, Attempted, Completion, Pair, Proposal, Proposed, Rollout, Status, Task, Verdict
@@ -75,10 +75,10 @@ def attempts_at(task: Task, said: Said) -> list[Attempted]:
     ]
 
 
-def settle(said: Said, again: Sequence[Status] = (), task: Task = PLAIN, seed: int = 0):
+def settling(said: Said, again: Sequence[Status] = (), task: Task = PLAIN, seed: int = 0):
     """What becomes of attempts, and what was asked again; each second verdict that is given has to be used."""
     verifier = Scripted(again)
-    result = settled(verifier, PROMPTS, attempts_at(task, said), seed)
+    result = settle(verifier, PROMPTS, attempts_at(task, said), seed)
     assert verifier.again == []
     return result, verifier.asked
 
@@ -109,14 +109,14 @@ EQUAL = [
 @pytest.mark.parametrize(("kind", "given", "output"), EQUAL)
 def test_equal_answers_with_two_verdicts_withdraw_the_task(kind: str, given: str, output: str) -> None:
     task = replace(PLAIN, kind=kind, pairs=(Pair(given, output),))
-    attempted, asked = settle([(given, "correct"), (given, "correct"), (given, "timeout")], task=task)
+    attempted, asked = settling([(given, "correct"), (given, "correct"), (given, "timeout")], task=task)
     assert asked == []
     assert faults_of(attempted) == {task.id: "equal answers were judged correct and timeout"}
 
 
 def test_a_coin_costs_its_teacher_what_an_invalid_proposal_does() -> None:
     bank = TaskBank(10)
-    coin = scored(settle(SAME)[0], bank)
+    coin = scored(settling(SAME)[0], bank)
     assert (coin.reward, coin.solve_rate, coin.proposed.task, len(bank)) == (PAY.teacher_invalid, None, None, 0)
     assert coin.reward == -1.0
     assert coin.proposed.verdict.detail == "while it was played: equal answers were judged correct and wrong"
@@ -136,21 +136,21 @@ def test_a_coin_costs_its_teacher_what_an_invalid_proposal_does() -> None:
 )
 def test_a_task_that_is_not_contested_is_not_asked_again(said: Said) -> None:
     lost: list[Status] = ["infra_error" for _, status in said if status == "infra_error"]
-    attempted, _ = settle(said, lost)
+    attempted, _ = settling(said, lost)
     assert attempted == attempts_at(PLAIN, said)
 
 
 def test_the_spelling_of_an_answer_does_not_matter_and_its_order_does() -> None:
-    spelled, _ = settle([("[1,2]", "correct"), ("[ 1, 2]", "wrong")])
+    spelled, _ = settling([("[1,2]", "correct"), ("[ 1, 2]", "wrong")])
     assert set(faults_of(spelled)) == {PLAIN.id}
-    ordered, asked = settle([("{1: 1, 2: 2}", "correct"), ("{2: 2, 1: 1}", "wrong")], ["correct"])
+    ordered, asked = settling([("{1: 1, 2: 2}", "correct"), ("{2: 2, 1: 1}", "wrong")], ["correct"])
     assert faults_of(ordered) == {}
     assert len(asked) == 1
 
 
 def test_a_kind_that_does_not_run_the_tasks_program_is_not_asked_again() -> None:
     said: Said = [("7", "correct"), ("8", "wrong")]
-    attempted, asked = settle(said, task=replace(PLAIN, kind="code_f"))
+    attempted, asked = settling(said, task=replace(PLAIN, kind="code_f"))
     assert (attempted, asked) == (attempts_at(replace(PLAIN, kind="code_f"), said), [])
 
 
@@ -163,12 +163,12 @@ def test_one_attempt_of_the_rarer_verdict_is_judged_again_and_the_seed_draws_it(
     drawn: dict[int, str] = {}
     for seed in range(30):
         first = dict(said)[next(iter(rarer))]
-        attempted, (asked,) = settle(said, [first], seed=seed)
+        attempted, (asked,) = settling(said, [first], seed=seed)
         assert attempted == attempts_at(PLAIN, said)
         assert (asked.patient, asked.inputs) == (True, ("41",))
         drawn[seed] = asked.text or ""
     assert set(drawn.values()) == rarer
-    again = {seed: settle(said, [dict(said)[text]], seed=seed)[1][0].text for seed, text in drawn.items()}
+    again = {seed: settling(said, [dict(said)[text]], seed=seed)[1][0].text for seed, text in drawn.items()}
     assert again == drawn
 
 
@@ -185,7 +185,7 @@ def test_another_verdict_withdraws_the_task_and_a_fault_of_the_machine_does_not(
     second: Status, fault: str | None
 ) -> None:
     said: Said = [("1", "correct"), ("2", "wrong"), ("3", "wrong")]
-    attempted, _ = settle(said, [second])
+    attempted, _ = settling(said, [second])
     assert faults_of(attempted).get(PLAIN.id) == fault
 
 
@@ -193,7 +193,7 @@ LATE: Said = [("1", "correct"), ("2", "correct"), ("3", "timeout"), ("4", "timeo
 
 
 def test_each_input_that_met_the_cpu_limit_is_run_once_more_with_twice_the_limit() -> None:
-    attempted, asked = settle([*LATE, ("5", "correct"), ("6", "correct")], ["timeout", "timeout"])
+    attempted, asked = settling([*LATE, ("5", "correct"), ("6", "correct")], ["timeout", "timeout"])
     assert [(answer.text, answer.patient) for answer in asked] == [("3", True), ("4", True)]
     # An endless loop is a miss, as before.
     assert [attempt.verdict.status for attempt in attempted].count("timeout") == 3
@@ -202,12 +202,12 @@ def test_each_input_that_met_the_cpu_limit_is_run_once_more_with_twice_the_limit
 @pytest.mark.parametrize("ends", ["correct", "wrong", "memory"])
 def test_what_ends_within_twice_the_limit_is_the_programs_fault_and_no_miss(ends: Status) -> None:
     # Two are solved, and three are not: so one of those that are solved is judged again as well.
-    attempted, _ = settle(LATE, ["correct", "timeout", ends])
+    attempted, _ = settling(LATE, ["correct", "timeout", ends])
     assert faults_of(attempted) == {PLAIN.id: f"with twice the CPU limit the answer is now {ends} and not timeout"}
 
 
 def test_a_task_that_is_withdrawn_anyway_is_not_asked_again() -> None:
-    attempted, asked = settle([("1", "correct"), ("2", "wrong"), ("3", "nondeterministic")])
+    attempted, asked = settling([("1", "correct"), ("2", "wrong"), ("3", "nondeterministic")])
     assert (len(attempted), asked) == (3, [])
 
 
@@ -238,7 +238,7 @@ def test_what_the_machine_lost_is_judged_again_alone() -> None:
         ("4", "infra_error"),
     ]
     verifier = Serial(["correct", "infra_error", "correct"])
-    attempted = settled(verifier, PROMPTS, attempts_at(PLAIN, said), 0)
+    attempted = settle(verifier, PROMPTS, attempts_at(PLAIN, said), 0)
     assert [attempt.verdict.status for attempt in attempted] == ["correct", "correct", "infra_error", "correct"]
     assert [(answer.text, answer.patient) for answer in verifier.asked] == [("1", False), ("3", False), ("4", False)]
 
@@ -246,7 +246,7 @@ def test_what_the_machine_lost_is_judged_again_alone() -> None:
 def test_a_machine_that_loses_everything_is_not_asked_for_ever() -> None:
     said: Said = [(str(number), "infra_error") for number in range(20)]
     lost: list[Status] = ["infra_error"] * MOST_LOST
-    attempted, asked = settle(said, lost)
+    attempted, asked = settling(said, lost)
     assert len(asked) == MOST_LOST
     assert attempted == attempts_at(PLAIN, said)
 
@@ -265,7 +265,7 @@ def test_honest_attempts_stay_as_they_are_in_the_jail(verifier: LocalVerifier) -
     assert [attempt.verdict.status for attempt in attempted] == [
         "correct", "wrong", "error", "correct", "timeout", "timeout", "correct", "error"
     ]  # fmt: skip
-    assert settled(verifier, PROMPTS, attempted, 0) == attempted
+    assert settle(verifier, PROMPTS, attempted, 0) == attempted
 
 
 # Native code sees interrupts without a clock. An AMD processor forgets the address of the last x87 instruction when the
@@ -314,7 +314,7 @@ def count():
 @pytest.mark.parametrize("look", [X87, SEGMENT], ids=["x87", "segment"])
 def test_a_program_that_counts_interrupts_has_one_verdict_or_is_no_task(verifier: LocalVerifier, look: str) -> None:
     task = replace(PLAIN, program=_COIN.format(look=look))
-    attempted = settled(verifier, PROMPTS, judged(verifier, task, ["7"] * 12), 0)
+    attempted = settle(verifier, PROMPTS, judged(verifier, task, ["7"] * 12), 0)
     statuses = {attempt.verdict.status for attempt in attempted}
     assert len(statuses) == 1 or set(faults_of(attempted)) == {PLAIN.id}
 

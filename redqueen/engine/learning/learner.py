@@ -160,7 +160,7 @@ class LocalLearner:
         moved = [member for member in members if not skipped[member]]
         for member, gradient in zip(members, steps, strict=True):
             if member in moved:
-                rate = self._rate(member, member in computed.teachers) if lr is None else lr
+                rate = self._learning_rate(member, member in computed.teachers) if lr is None else lr
                 self._step(member, gradient, norms[member], rate)
         # Sampling reads copies in the compute dtype. They are renewed for the members that moved.
         self.bank.refresh(*moved)
@@ -202,7 +202,7 @@ class LocalLearner:
         self._kept_gradients.clear(slots)
         return self._kept_gradients
 
-    def _rate(self, member: str, is_teacher: bool) -> float:
+    def _learning_rate(self, member: str, is_teacher: bool) -> float:
         """Returns the learning rate of a member's next step."""
         lr = self.config.lr
         if is_teacher and self.config.teacher_lr is not None:
