@@ -368,7 +368,7 @@ def trend_rows(verdict: RunVerdict) -> list[list[str]]:
 def oscillation_words(found: Oscillation | None) -> str:
     """Returns what the tests for swings and for a cycle found, in words."""
     if found is None:
-        return f"Whether the solve rate oscillates needs {LEAST_STEPS} steps with a solve rate."
+        return f"Whether the solve rate oscillates needs {LEAST_STEPS} steps with a solve rate that varies."
     spread = f"it varies around its trend with a standard deviation of {found.deviation:.3f}"
     if not found.swings:
         return f"The solve rate does not swing more than independent noise (p = {found.p:.3f}); {spread}."

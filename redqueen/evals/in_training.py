@@ -63,7 +63,7 @@ class TrainingEvaluation:
         self.verifier = verifier
         self.loaded = load_held_out(evals, league, settings, verifier)
         self.asked = checksum(self.loaded)
-        """Is the same in two runs that are asked the same problems."""
+        """Is the same in two runs that are asked the same problems, whatever either is asked of its user's own."""
         self.plan = Plan(
             template=form_of(settings.prompts),
             samples=1,
@@ -79,7 +79,6 @@ class TrainingEvaluation:
     def add_own(self, tasks: Sequence[Task]) -> None:
         """Also asks the user's held-out tasks, as far as `evals.limit` allows."""
         self.loaded.append(load_own(self.settings, self.verifier, tasks, self.limit))
-        self.asked = checksum(self.loaded)
 
     def answers(self, members: Sequence[str], progress: Progress) -> list[HeldOutAnswer]:
         """Returns each member's answer to each problem, by benchmark and then by member."""

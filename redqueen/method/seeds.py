@@ -19,13 +19,13 @@ AUTHOR = "seed"
 """The author of the shipped seeds."""
 OWN = "own"
 """The author of the user's tasks: those of `game.seeds` and `game.tasks`."""
-# A run of an older version wrote "bank" for those of `game.tasks`.
-_FIXED = (AUTHOR, OWN, "bank")
+FIXED = (AUTHOR, OWN, "bank")
+"""The authors of fixed tasks. A run of an older version wrote "bank" for those of `game.tasks`."""
 
 
 def is_fixed(task: Task) -> bool:
     """Returns whether a task was there before the run: a seed, or one of the user's. It is never withdrawn."""
-    return task.author in _FIXED
+    return task.author in FIXED
 
 
 def seeds_of(game: GameConfig) -> tuple[Draft, ...]:

@@ -209,7 +209,10 @@ def _verify(folder: Path) -> None:
 def _prune(folder: Path, keep_last: int, keep_every: int) -> None:
     for step in saved_steps(folder)[:-keep_last]:
         if not (keep_every and step % keep_every == 0):
-            shutil.rmtree(folder / f"step-{step:06d}")
+            # Removed under a name that counts as no checkpoint, so that a kill leaves none that is half there.
+            leaving = folder / f".step-{step:06d}.tmp"
+            (folder / f"step-{step:06d}").rename(leaving)
+            shutil.rmtree(leaving)
 
 
 def _checksum(path: Path) -> str:

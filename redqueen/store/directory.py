@@ -114,6 +114,9 @@ class RunDirectory:
                 self._clear()
                 (self.path / _LOCK).unlink(missing_ok=True)
                 for path in self._made:
+                    # Another run may have been started in a folder that was new for this one.
+                    if any(path.iterdir()):
+                        break
                     path.rmdir()
         finally:
             self.unlock()

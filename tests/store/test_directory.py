@@ -96,6 +96,16 @@ def test_a_start_that_ends_before_its_first_checkpoint_leaves_nothing(tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_start_that_ends_leaves_a_new_folder_in_which_another_run_has_begun(tmp_path: Path) -> None:
+    one, other = RunDirectory(tmp_path / "runs" / "one"), RunDirectory(tmp_path / "runs" / "other")
+    one.claim()
+    other.claim()
+    one.release()
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["other"]
+    other.release()
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
 def test_a_refused_start_gives_the_lock_up_and_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     for _ in range(2):

@@ -22,7 +22,7 @@ from redqueen.store.archive.queries import (
     outcomes,
 )
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.archive.rows import Row
+from redqueen.store.archive.rows import BANK, Row
 from redqueen.store.archive.writer import Archive
 from redqueen.store.directory import RunDirectory
 from tests.store.test_archive import match, proposal, standing, task
@@ -52,6 +52,9 @@ def reader(tmp_path: Path) -> Iterator[ArchiveReader]:
         )
         archive.write([*played("2.0", 2, "S0", None, {"a": 1.0}), replace(standing(2), games=2, fitness=3.0)])
         archive.write([*played("3.0", 3, "S0", "draw", {}), replace(standing(3), games=3, fitness=4.0)])
+        # Practice at fixed tasks is written behind a step's games, with the rating of nobody.
+        practice = replace(match("3.1", 3), teacher=BANK, student="S0", outcome=None)
+        archive.write([replace(practice, student_mu=25.0, student_sigma=25 / 3)])
     with ArchiveReader(tmp_path / "run.sqlite") as opened:
         yield opened
 

@@ -176,10 +176,11 @@ def spread(steps: Sequence[int], most: int) -> list[int]:
 
 
 def _archived(directory: RunDirectory) -> dict[int, list[Task]]:
-    """Returns every valid task by step."""
+    """Returns the valid tasks that members wrote, by step; of a run without teachers its fixed tasks."""
     by_step: dict[int, list[Task]] = {}
     with ArchiveReader(directory.archive) as archive:
-        for row in archive.tasks():
+        # A champion writes as its member did long before, and fixed tasks say nothing about teachers.
+        for row in archive.tasks_of_members() or archive.tasks():
             by_step.setdefault(row.step, []).append(row.task())
     return by_step
 
@@ -343,7 +344,9 @@ def _gain(scores: Sequence[tuple[int, list[float]]], i: int, level: float) -> In
 def _rise(times: Sequence[float], values: Sequence[float]) -> float:
     """Returns the least-squares slope."""
     middle = fmean(times)
-    return sum((t - middle) * v for t, v in zip(times, values, strict=True)) / sum((t - middle) ** 2 for t in times)
+    # Less the first value, equal values give 0 exactly. Rounding would leave the same trace of a slope in every task.
+    moved = ((t - middle) * (v - values[0]) for t, v in zip(times, values, strict=True))
+    return sum(moved) / sum((t - middle) ** 2 for t in times)
 
 
 def _difficulties(games: Games, j: int, rows: Sequence[int]) -> list[float]:

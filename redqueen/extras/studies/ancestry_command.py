@@ -105,7 +105,7 @@ def _heat(axes: Axes, games: Games, matrix: Matrix) -> None:
                 # numbers have to be readable on both ends of the colour map
                 hue = "white" if value < 0.6 else "black"
                 # ".43" for a rate below 1: the leading zero would not fit into the cell
-                axes.text(j, i, f"{value:.2f}"[value < 1 :], ha="center", va="center", fontsize=7, color=hue)
+                axes.text(j, i, f"{value:.2f}".removeprefix("0"), ha="center", va="center", fontsize=7, color=hue)
     # The white steps separate the past from the future: an epoch's tasks are older than the students if its window
     # ended before the students were saved. Cells are centred on whole numbers, so that borders are at halves.
     borders = [_older_epochs(games, epoch.step) - 0.5 for epoch in games.students]

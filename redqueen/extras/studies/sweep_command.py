@@ -23,7 +23,7 @@ from redqueen.method.rewards import scores
 from redqueen.run.recording.metrics.metric import Line, contested_share
 from redqueen.run.recording.plain_console import plain_table, progress_console, table_console
 from redqueen.run.session import quiet_libraries
-from redqueen.store.directory import RunDirectory, RunError, write_json
+from redqueen.store.directory import RunDirectory, write_json
 from redqueen.store.metrics import StepMetrics
 
 # The table of a sweep: each cell's metrics over its seeds. Imports no torch.
@@ -118,14 +118,15 @@ def held_out_score(run: SweepRun, tasks: int, on_start: Callable[[], None]) -> f
     """
     file = run.path.with_name(f"{run.path.name}.probe.json")
     steps = run.config.run.steps
-    # A score belongs to one step and these tasks: a sweep that was prolonged measures again, and so does a release that
-    # may have other programs.
+    # A score belongs to one training, one step and these tasks: a sweep that was prolonged measures again, and so do a
+    # run that was trained anew and a release that may have other programs.
     wanted = {
         "programs": f"reserved, {HALF}",
         "release": __version__,
         "kinds": run.probed,
         "tasks": tasks,
         "step": steps,
+        "trained": [line["time"] for line in run.lines()[-1:]],
     }
     if file.exists():
         measured = json.loads(file.read_text())
@@ -208,7 +209,7 @@ def _probes(cells: Sequence[Combination], runs: Sequence[SweepRun], tasks: int, 
             message = f"{run.cell} seed {run.seed}: {tasks} reserved tasks"
             try:
                 probes[run.cell][run.seed] = held_out_score(run, tasks, lambda text=message: progress.print(text))
-            except RunError as error:
+            except UserError as error:
                 progress.print(f"not measured: {run.cell} seed {run.seed}: {error}", soft_wrap=True)
     return probes
 

@@ -20,7 +20,7 @@ from redqueen.config.recipes import configure
 from redqueen.errors import UserError
 from redqueen.extras.studies.sweep import Combination, SweepRun, plan_runs, train_runs
 from redqueen.method.planting import plant_seeds
-from redqueen.method.seeds import AUTHOR
+from redqueen.method.seeds import AUTHOR, FIXED
 from redqueen.method.self_play import SelfPlay
 from redqueen.method.task_bank import TaskBank
 from redqueen.method.verifier import LocalVerifier
@@ -140,6 +140,8 @@ def _parts(source: Path) -> list[Curriculum]:
     if not third:
         raise UserError(f"{source} has {steps} steps: its first and last third need at least 3")
     records = select(written, TaskFilter()).records
+    # Neither fixed tasks nor those of champions, which write as members did long before, unless there are no others.
+    records = [record for record in records if record.author not in FIXED and "@" not in record.author] or records
     first = [record for record in records if record.step <= third]
     last = [record for record in records if record.step > steps - third]
     return [
@@ -177,11 +179,12 @@ def shortened(found: Sequence[Curriculum], seed: int) -> list[Curriculum]:
 
 def _drawn(curriculum: Curriculum, sizes: Mapping[str, int], seed: int) -> Curriculum:
     """Returns a curriculum with so many of its tasks of each kind, in their old order."""
-    taken: set[str] = set()
+    # By place and not by id: a file that was put together of two runs has some ids twice.
+    taken: set[int] = set()
     for kind, size in sizes.items():
-        ids = [record.id for record in curriculum.records if record.kind == kind]
-        taken.update(streams.python(seed, "transfer", curriculum.name, kind).sample(ids, size))
-    records = tuple(record for record in curriculum.records if record.id in taken)
+        places = [place for place, record in enumerate(curriculum.records) if record.kind == kind]
+        taken.update(streams.python(seed, "transfer", curriculum.name, kind).sample(places, size))
+    records = tuple(record for place, record in enumerate(curriculum.records) if place in taken)
     return Curriculum(run=curriculum.run, part=curriculum.part, records=records)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from redqueen.records import Kind
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.archive.rows import AttemptRow, MatchRow, StandingRow, written_by
+from redqueen.store.archive.rows import BANK, AttemptRow, MatchRow, StandingRow, written_by
 
 Sort = Literal["step", "rho", "reward", "tokens", "nodes", "lines", "depth"]
 """What proposals can be sorted by: the step, or a column of the listing. The last three are of the reached program of a
@@ -249,8 +249,9 @@ def cells(archive: ArchiveReader) -> list[Cell]:
 def outcomes(archive: ArchiveReader) -> dict[tuple[str, str], Counter[str]]:
     """Returns how the matches of each teacher with each student ended; "none" counts those that were no game."""
     rows = archive.select(
-        "SELECT teacher, student, COALESCE(outcome, 'none'), COUNT(*) FROM matches "
-        "GROUP BY teacher, student, outcome ORDER BY MIN(rowid)"
+        "SELECT teacher, student, COALESCE(outcome, 'none'), COUNT(*) FROM matches WHERE teacher != ? "
+        "GROUP BY teacher, student, outcome ORDER BY MIN(rowid)",
+        [BANK],
     )
     games: dict[tuple[str, str], Counter[str]] = {}
     for teacher, student, outcome, number in rows:
@@ -261,10 +262,12 @@ def outcomes(archive: ArchiveReader) -> dict[tuple[str, str], Counter[str]]:
 def last_ratings(archive: ArchiveReader) -> dict[str, tuple[float, float]]:
     """Returns mu and sigma of everybody that played, after its last match."""
     # With MAX() SQLite takes the other columns from the row that has the largest value. A single agent plays both
-    # roles of a match, and is rated once.
+    # roles of a match, and is rated once. Practice at fixed tasks is no game, and its rows say nothing of ratings.
     rows = archive.select(
-        "SELECT teacher, teacher_mu, teacher_sigma, MAX(rowid) AS played FROM matches GROUP BY teacher "
-        "UNION ALL SELECT student, student_mu, student_sigma, MAX(rowid) FROM matches GROUP BY student ORDER BY played"
+        "SELECT teacher, teacher_mu, teacher_sigma, MAX(rowid) AS played FROM matches WHERE teacher != ? "
+        "GROUP BY teacher UNION ALL SELECT student, student_mu, student_sigma, MAX(rowid) FROM matches "
+        "WHERE teacher != ? GROUP BY student ORDER BY played",
+        [BANK, BANK],
     )
     return {name: (mu, sigma) for name, mu, sigma, _ in rows}
 

@@ -163,6 +163,10 @@ class ArchiveReader(Closing):
         of_members = "task IN (SELECT id FROM tasks WHERE author IN (SELECT name FROM members))"
         return self.rows(MeasureRow, f"{of_members} ORDER BY step, rowid")
 
+    def tasks_of_members(self) -> list[TaskRow]:
+        """Returns the tasks that members wrote, without fixed ones and those of champions, in order."""
+        return self.rows(TaskRow, "author IN (SELECT name FROM members) ORDER BY step, rowid")
+
     def _rows(self, row: type[R], step: int | None = None) -> list[R]:
         # Every analysis of them gives the same numbers: `rowid` is the order of writing, which SQL does not promise
         # unless it is asked for.

@@ -36,7 +36,8 @@ class MemberRow:
 class MatchRow:
     """A match with its game. Ratings are those after the step's games and before its births.
 
-    `score` is the mean over the match's tasks of solve rate minus par, None without a task that has a solve rate.
+    `score` is the mean over the match's tasks of solve rate minus par, where a task that was never solved counts as 0;
+    None without a task that has a solve rate.
     `outcome` is None where there was no game.
     """
 

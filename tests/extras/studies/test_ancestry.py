@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from redqueen.extras.studies.ancestry import (
     Games,
     StudentEpoch,
     TaskEpoch,
+    _rise,
     play,
     rates,
     spread,
@@ -42,6 +44,14 @@ def task(step: int, i: int, kind: str = "code_o") -> Task:
     return Task(
         id=f"{step}.{i}", kind=kind, author="T0", step=step, program="def f(x):\n    return 1", pairs=(Pair("1", "1"),)
     )  # type: ignore[arg-type]
+
+
+def test_equal_solve_rates_rise_by_nothing_whatever_the_steps_are() -> None:
+    # 10, 20 and 25 have no exact mean, and the rounding of each product used to be the same in every task.
+    for steps in combinations(range(12), 3):
+        for rate in (0.0, 0.1, 1.0):
+            assert _rise(steps, [rate] * 3) == 0.0
+    assert _rise((10, 20, 25), [0.0, 0.4, 0.6]) == pytest.approx(0.04)
 
 
 def games(odds: Callable[[int, int], float], epochs: int = 5, tasks: int = 40, seed: int = 0) -> Games:

@@ -62,6 +62,12 @@ def test_curricula_are_as_long_as_the_shortest_in_each_kind_that_all_have() -> N
         shared_kinds([first, curriculum("last", record(1, "code_i"))])
 
 
+def test_a_file_of_two_runs_which_has_ids_twice_is_shortened_like_any_other() -> None:
+    twice = curriculum("first", *(record(number) for number in [0, 1, 2, 3] * 2))
+    short, _ = shortened([twice, curriculum("last", *map(record, range(4)))], 0)
+    assert len(short.records) == 4
+
+
 def line(*gains: float) -> Any:
     return {"held_out": {"students": {f"S{i}": {"gain": value} for i, value in enumerate(gains)}}} if gains else {}
 

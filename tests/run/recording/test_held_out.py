@@ -103,6 +103,9 @@ def last(found: dict[str, Any] | None, **fitness: float) -> StepMetrics:
 def test_the_end_of_a_run_says_it_of_the_fittest_students_and_not_of_the_best_scored() -> None:
     lines = held_out_lines([last(scores(S0=0.2, S1=0.0), S0=1.0, S1=9.0)])
     assert [line.split()[0] for line in lines[:2]] == ["S1", "S0"]
+    line = last(scores(S0=0.1, S1=0.1, S2=0.1), S0=-0.3, S1=-0.1)
+    line["members"]["S2"] = {"fitness": None}
+    assert [text.split()[0] for text in held_out_lines([line])[:3]] == ["S1", "S0", "S2"], "unknown comes last"
     many = {f"S{number}": number / 100 for number in range(SHOWN + 1)}
     lines = held_out_lines([last(scores(**many), **many)])
     assert lines[SHOWN] == "all 5 students on average: +2"

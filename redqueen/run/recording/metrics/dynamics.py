@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
@@ -94,7 +95,9 @@ def _sentences(line: StepMetrics, name: str, whose: str) -> list[str]:
         return []
     fitness = {name: member["fitness"] for name, member in line["members"].items()}
     # By what selection ranks by, and not by the scores themselves: the best of several scores is too good.
-    ranked = sorted(scores["students"], key=lambda name: -(fitness.get(name) or 0.0))
+    # An unknown fitness comes last, as in selection.
+    known = {name: value for name, value in fitness.items() if value is not None}
+    ranked = sorted(scores["students"], key=lambda name: -known.get(name, -math.inf))
     sentences = [sentence(name, scores, whose) for name in ranked[:SHOWN]]
     if len(ranked) > SHOWN:
         mean = fmean(score["gain"] for score in scores["students"].values())
