@@ -402,6 +402,12 @@ def test_numbers_survive_text_and_json_exactly(lr: float, steps: int, kinds: lis
     assert resolve(json.loads(config.model_dump_json())) == config
 
 
+def test_the_single_agent_learns_at_one_rate_whatever_it_wrote() -> None:
+    changes = ["learning.teacher_lr=1e-5", "population.teachers=1", "population.students=1", "evolution.enabled=false"]
+    assert Config().override(changes).engine_settings.learning.teacher_lr == 1e-5
+    assert Config().override([*changes, "population.single_agent=true"]).engine_settings.learning.teacher_lr is None
+
+
 def test_every_key_has_a_docstring() -> None:
     files = sorted(Path(config.__file__).parent.glob("*.py"))
     nodes = chain.from_iterable(ast.parse(path.read_text()).body for path in files)

@@ -147,7 +147,10 @@ class Config(Section):
     @property
     def engine_settings(self) -> EngineSettings:
         """What a base with its members is opened by."""
-        return EngineSettings(model=self.model, sampling=self.sampling, learning=self.learning)
+        # The single agent is taught at `lr`, also in a step in which it made no attempt.
+        alone = self.population.single_agent
+        learning = self.learning.model_copy(update={"teacher_lr": None}) if alone else self.learning
+        return EngineSettings(model=self.model, sampling=self.sampling, learning=learning)
 
     @property
     def advantage_settings(self) -> AdvantageSettings:

@@ -12,7 +12,7 @@ from operator import attrgetter
 import torch
 
 from redqueen.base.optional import is_installed
-from redqueen.config import BUNDLED, Config, SamplingConfig
+from redqueen.config import BUNDLED, Config, ModelConfig, SamplingConfig
 from redqueen.engine.memory.estimate import (
     Item,
     gradients_item,
@@ -24,7 +24,7 @@ from redqueen.engine.memory.estimate import (
     total,
     training_items,
 )
-from redqueen.engine.memory.machine import Demand, Machine
+from redqueen.engine.memory.machine import VLLM_RANKS, Demand, Machine
 from redqueen.engine.model.base import check_workers
 from redqueen.engine.sampling.kv_cache import PAGE, pages_of
 from redqueen.errors import ModelError
@@ -78,7 +78,7 @@ def fit(config: Config, machine: Machine, lengths: PromptLengths, members: int) 
         check_workers(config.model)
     free = _planned(machine)
     asked = Demand.of(config, machine, lengths, members)
-    chosen = replace(asked, sampling=with_engine(asked.sampling, machine))
+    chosen = replace(asked, sampling=with_engine(asked.sampling, asked.model, machine))
     if machine.on_gpu:
         _check_host(chosen)
 
@@ -106,17 +106,19 @@ def fit(config: Config, machine: Machine, lengths: PromptLengths, members: int) 
     return found(plan, warning)
 
 
-def with_engine(sampling: SamplingConfig, machine: Machine) -> SamplingConfig:
+def with_engine(sampling: SamplingConfig, model: ModelConfig, machine: Machine) -> SamplingConfig:
     """Returns `sampling` with the embedded sampler or vLLM in place of auto.
 
-    vLLM samples on a GPU where it is installed and where its copy of the base takes less than a fifth of what is free.
-    It then gets as much for its keys and values, unless the configuration says how much.
+    vLLM samples on a GPU where it is installed, where it has adapters of this rank and a base in 16 bits, and where its
+    copy of the base takes less than a fifth of what is free. It then gets as much for its keys and values, unless the
+    configuration says how much.
     """
     if sampling.engine != "auto":
         return sampling
     # A second copy of a base that takes more would leave too little to rows and to training, whoever samples faster.
     copy = machine.shape.weights * machine.dtype.itemsize
-    suits = machine.on_gpu and copy < _VLLM_SHARE * machine.free and is_installed("vllm")
+    able = model.quantize == "off" and model.rank <= VLLM_RANKS[-1]
+    suits = able and machine.on_gpu and copy < _VLLM_SHARE * machine.free and is_installed("vllm")
     chosen: dict[str, object] = {"engine": "vllm" if suits else "embedded"}
     if suits and sampling.vllm_cache_gb == SamplingConfig().vllm_cache_gb:
         chosen["vllm_cache_gb"] = round(_VLLM_SHARE * machine.free / 2**30, 1)
@@ -212,6 +214,9 @@ def _plan_on_a_gpu(demand: Demand) -> Demand:
 
 def _with_fewer_pages(demand: Demand, room: int) -> Demand | None:
     """Returns a demand whose rows share as many pages as there is room for; None if these are too few."""
+    # Pages are our own sampler's.
+    if demand.sampling.engine == "vllm":
+        return None
     cache, *others = sampling_items(demand)
     page = PAGE * demand.machine.token_bytes
     pages = (room - total(others)) // page - 1
@@ -276,6 +281,8 @@ def _what_helps(plan: Demand) -> str:
         choices["set model.dtype=bfloat16 (slower)"] = replace(plan, machine=halved)
     if plan.members > 1:
         choices["take half as many members"] = replace(plan, members=plan.members // 2)
+    if not choices:
+        return "choose a smaller model.name"
     needed = {what: total(items(least(smaller))) for what, smaller in choices.items()}
     best = min(needed, key=lambda what: needed[what])
     saved = total(items(least(plan))) - needed[best]

@@ -14,7 +14,7 @@ import numpy as np
 
 from redqueen.base import streams
 from redqueen.engine.memory.machine import Demand
-from redqueen.engine.sampling.kv_cache import Pages, batch_pages
+from redqueen.engine.sampling.kv_cache import Pages, batch_pages, pages_of
 
 # What kernels reach of a card's limits: decoding of its bandwidth, prompts and training of its FLOPs. The model of
 # docs/GPU.md has the first from counted launches; trainers of adapters with fused kernels are said to reach the second.
@@ -100,14 +100,18 @@ def forecast(plan: Demand, card: Card) -> Forecast:
     rng = streams.python(0, "forecast")
     written = [[length] for length in _lengths(rng, proposals, plan.sampling.proposal_tokens)]
     attempted = _lengths(rng, tasks * game.attempts, plan.sampling.attempt_tokens)
-    solved = [attempted[at : at + game.attempts] for at in range(0, len(attempted), game.attempts)]
+    rows = min(plan.sampling.batch_rows, proposals + len(attempted))
+    # The attempts at a task that are more than a batch has rows are sampled in parts.
+    size = min(game.attempts, rows)
+    solved = [attempted[at : at + size] for at in range(0, len(attempted), size)]
 
     speed = _Speed(plan, card)
-    rows = min(plan.sampling.batch_rows, proposals + len(attempted))
 
     def play(groups: Sequence[Sequence[int]], prompt: int, limit: int) -> tuple[float, int]:
         room = max(lengths.proposal, lengths.attempt) + limit
-        pages = Pages(batch_pages(rows, room, plan.sampling.cache_tokens), rows) if plan.machine.pages else None
+        # A batch always holds one text.
+        count = max(batch_pages(rows, room, plan.sampling.cache_tokens), pages_of(room) + 1)
+        pages = Pages(count, rows) if plan.machine.pages else None
         return _play(groups, prompt, rows, pages, speed)
 
     propose, first = play(written, lengths.proposal, plan.sampling.proposal_tokens)
@@ -157,10 +161,12 @@ def _play(
     seconds = 0.0
     put_back = 0
     while waiting or batch.live:
-        while waiting and batch.takes(*waiting[-1]):
-            begun = waiting.pop()
-            batch.begin(*begun)
-            seconds += begun[0] * speed.prompt_token
+        while waiting and (count := batch.takes(*waiting[-1])):
+            prompt, texts = waiting.pop()
+            batch.begin(prompt, texts[:count])
+            seconds += prompt * speed.prompt_token
+            if texts[count:]:
+                waiting.append((prompt, texts[count:]))
         while not batch.reserve():
             waiting.append(batch.put_back())
             put_back += 1
@@ -185,13 +191,16 @@ class _Batch:
     def tokens(self) -> int:
         return int(self._reached.sum())
 
-    def takes(self, prompt: int, texts: Sequence[int]) -> bool:
-        """Returns whether there is room for a group."""
+    def takes(self, prompt: int, texts: Sequence[int]) -> int:
+        """Returns how many texts of a group there is room for: all, or none unless the batch is empty."""
         if self.live + len(texts) > len(self._left):
-            return False
-        if self._pages is None or not self.live:
-            return True
-        return self._pages.needed(prompt, len(texts)) <= self._pages.free - self._pages.spare(self.live)
+            return 0
+        if self._pages is None:
+            return len(texts)
+        if not self.live:
+            return max(1, min(len(texts), self._pages.free - self._pages.needed(prompt, 0)))
+        fits = self._pages.needed(prompt, len(texts)) <= self._pages.free - self._pages.spare(self.live)
+        return len(texts) if fits else 0
 
     def begin(self, prompt: int, texts: Sequence[int]) -> None:
         places = np.flatnonzero(self._left == 0)[: len(texts)]

@@ -26,7 +26,7 @@ def vllm_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def chosen(config: Config, free: int, device: torch.device = CUDA) -> tuple[str, float]:
     machine = replace(other_machine(config.model, device), free=free)
-    sampling = with_engine(config.sampling, machine)
+    sampling = with_engine(config.sampling, config.model, machine)
     return sampling.engine, sampling.vllm_cache_gb
 
 
@@ -44,6 +44,9 @@ def test_it_is_vllm_where_its_copy_of_the_base_is_a_small_part_of_the_gpu() -> N
     assert chosen(asked("coder_0_5b"), 78 * GB, torch.device("cpu")) == ("embedded", 2.0)
     assert chosen(asked("coder_7b", "sampling.vllm_cache_gb=6"), 78 * GB) == ("vllm", 6.0)
     assert chosen(recipe("coder_0_5b"), 78 * GB) == ("embedded", 2.0)
+    # vLLM would have the base in 16 bits, and has no adapters of such a rank.
+    assert chosen(asked("coder_0_5b", "model.quantize=nf4"), 78 * GB) == ("embedded", 2.0)
+    assert chosen(asked("coder_0_5b", "model.rank=1024"), 78 * GB) == ("embedded", 2.0)
     assert chosen(recipe("coder_7b").override(["sampling.engine=vllm"]), 23 * GB) == ("vllm", 2.0)
 
 

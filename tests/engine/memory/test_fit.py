@@ -117,6 +117,9 @@ def test_a_run_whose_smallest_form_does_not_fit_is_refused_with_what_would_help_
     config = quickstart("bfloat16", "population.students=30", "model.rank=1")
     with pytest.raises(ModelError, match=r"take half as many members, which saves"):
         fit(config, machine(0, dtype="bfloat16"), LENGTHS, 32)
+    alone = ("population.teachers=0", "population.students=1", "evolution.enabled=false", "model.rank=1")
+    with pytest.raises(ModelError, match=r"or choose a smaller model\.name"):
+        fit(quickstart("bfloat16", *alone), machine(0, dtype="bfloat16"), LENGTHS, 1)
 
 
 def test_the_limit_of_a_container_counts(tmp_path: Path) -> None:
@@ -156,6 +159,8 @@ def test_on_a_gpu_vllm_leaves_less_to_training_and_an_update_that_waits_less_to_
     def planned(*overrides: str) -> Config:
         return fit(config.override(list(overrides)), gpu, LENGTHS, 32).config
 
+    with pytest.raises(ModelError, match="needs at least"):
+        planned("sampling.engine=vllm", "sampling.vllm_cache_gb=30")
     alone = planned()
     assert (
         planned("sampling.engine=vllm", "sampling.vllm_cache_gb=5").learning.batch_tokens < alone.learning.batch_tokens

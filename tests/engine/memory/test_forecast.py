@@ -57,6 +57,16 @@ def test_hours_are_those_of_all_steps() -> None:
     assert forecast(recomputed, H200).learn == pytest.approx(1.5 * step.learn)
 
 
+@pytest.mark.parametrize("few", ["sampling.batch_rows=4", "sampling.cache_tokens=256", "game.attempts=600"])
+def test_a_batch_that_holds_fewer_texts_than_a_task_has_attempts_ends(few: str) -> None:
+    plan = fitted(H200, "7B", few)
+    section, name = few.partition("=")[0].split(".")
+    value = int(few.partition("=")[2])
+    step = forecast(plan.with_values("sampling", **{name: value}) if section == "sampling" else plan, H200)
+    assert step.solve > 0
+    assert step.solved_tokens > 0
+
+
 def test_students_alone_propose_nothing() -> None:
     alone = fitted(H200, "7B", "population.teachers=0", "evolution.enabled=false")
     step = forecast(alone, H200)

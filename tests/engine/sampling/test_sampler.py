@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -229,6 +229,25 @@ def test_a_tag_that_the_reasoning_mentions_does_not_end_a_row(tiny_policy: Build
         extend(row, tokens, [0.0] * len(tokens), (), tokenizer)
         assert row.finish_reason == "stop"
         assert tokenizer.decode(row.token_ids, skip_special_tokens=True) == thought + answer
+
+
+class Pieces:
+    """A tokenizer whose tokens are these pieces of text."""
+
+    def __init__(self, *pieces: str) -> None:
+        self.pieces = pieces
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        del skip_special_tokens
+        return "".join(self.pieces[token] for token in token_ids)
+
+
+def test_a_tag_in_a_string_just_before_the_tag_that_ends_an_answer_does_not_hide_it() -> None:
+    pieces = ("<answer>\n", "```\n", "'</", "answer", ">'\n", "```\n", "</", "answer", ">", " and", " more")
+    row = Row(0, (), SamplingParams(max_tokens=1000), ("</answer>",), tagged=True)
+    extend(row, range(len(pieces)), [0.0] * len(pieces), (), Pieces(*pieces))
+    assert row.finish_reason == "stop"
+    assert row.token_ids == list(range(9))
 
 
 def test_the_prefix_is_part_of_the_prompt_and_of_the_text(tiny_policy: Build) -> None:
