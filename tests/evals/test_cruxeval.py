@@ -35,6 +35,10 @@ def test_the_gap_is_the_output_or_the_input() -> None:
         (CRUXEVAL_I, "[ANSWER]\nassert f('ab', 2) == 'abab'\n[/ANSWER]", "f('ab', 2)"),
         (CRUXEVAL_I, "'ab', 2", "'ab', 2"),
         (CRUXEVAL_I, "'ab', 2)", "'ab', 2"),
+        (CRUXEVAL_I, "[ANSWER]f([1, 2])[/ANSWER]", "f([1, 2])"),
+        (CRUXEVAL_I, "[ANSWER]f([1]) == [1][/ANSWER]", "f([1])"),
+        (CRUXEVAL_I, "[ANSWER](1, 2)[/ANSWER]", "(1, 2)"),
+        (CRUXEVAL_O, "[ANSWER]f([1]) == [1][/ANSWER]", "[1]"),
         (CRUXEVAL_I, "", None),
     ],
 )

@@ -51,6 +51,14 @@ def problem(*answers: str) -> Problem:
         ("7", "x = 7", True),
         ("7", "no idea", False),
         ("7", "__import__('os')", False),
+        # A comma and a space separate two numbers, which are no thousands.
+        ("100, 200", "200, 100", True),
+        ("(10, 100)", "10, 100", True),
+        ("5, 100", "5100", False),
+        ("Monday", r"\text{Monday}", True),
+        ("even", "Even", True),
+        ("even", "odd", False),
+        (r"\emptyset", r"\{\}", True),
     ],
 )
 def test_one_answer_is_compared_by_its_meaning(grader: MathsGrader, reference: str, answer: str, right: bool) -> None:
@@ -119,6 +127,8 @@ def test_answers_are_brought_into_one_form() -> None:
         ("aime24", {"answer": "204"}, ("204",)),
         ("amc23", {"answer": 27.0}, ("27",)),
         ("amc23", {"answer": "27.0"}, ("27",)),
+        ("amc23", {"answer": 2**53 + 1}, ("9007199254740993",)),
+        ("amc23", {"answer": 10**400}, (str(10**400),)),
         ("math500", {"answer": r"\frac{1}{2}"}, (r"\frac{1}{2}",)),
         ("minerva", {"solution": r"So $\boxed{1}$, or $\boxed{2.5}$."}, ("2.5",)),
         ("gsm8k", {"answer": "2 * 500 = 1000\n#### 1,000"}, ("1000",)),

@@ -10,6 +10,7 @@ import pytest
 
 from redqueen.method.verifier import LocalVerifier, answer_to
 from redqueen.records import Task
+from redqueen.store.dataset import files
 from redqueen.store.dataset.files import fixed_tasks
 from redqueen.store.dataset.forms import OwnTasks, load_own_tasks
 from tests.cli.running import redqueen
@@ -124,6 +125,46 @@ def test_truth_is_asked_for_as_an_equation(tmp_path: Path, verifier: LocalVerifi
     assert own.notes[0].startswith("left out: 1 tests of 1 rows (first row 1)")
 
 
+def test_tests_in_a_list_are_read_as_those_of_a_text_and_what_cannot_be_judged_is_left_out(
+    tmp_path: Path, verifier: LocalVerifier
+) -> None:
+    code = "def odd(n):\n    return n % 2 == 1"
+    loop = "for n in range(3):\n    assert odd(n) == (n == 1)"
+    asserts = ["assert odd(3)", "assert not odd(4)", "assert abs(odd(1) - 1) < 0.1"]
+    tests = [*asserts, {"stdin": "1", "stdout": "2"}, 7, loop]
+        "assert odd(3)",
+        "assert not odd(4)",
+        "assert abs(odd(1) - 1) < 0.1",
+        {"stdin": "1", "stdout": "2"},
+        7,
+        loop,
+    ]
+    own = loaded(tmp_path, verifier, {"prompt": "Odd?", "solution": code, "tests": tests})
+    assert [(pair.input, pair.output) for pair in only(own).pairs] == [("odd(3)", "True"), ("odd(4)", "False")]
+    assert own.notes[0].startswith("left out: 4 tests of 1 rows (first row 1)")
+
+
+def test_an_assertion_in_a_loop_is_left_out_and_the_others_are_kept(tmp_path: Path, verifier: LocalVerifier) -> None:
+    text = "\n".join([*ASSERTS, "for n in range(3):\n    assert add(n, 0) == n"])
+    assert len(only(loaded(tmp_path, verifier, {"prompt": "Add.", "tests": text, "solution": CODE})).pairs) == 2
+
+
+def test_a_program_that_nests_without_end_and_signs_that_no_screen_shows(
+    tmp_path: Path, verifier: LocalVerifier
+) -> None:
+    row = {"prompt": "Add\r\nall\u00a0of them.", "tests": ASSERTS}
+    assert only(loaded(tmp_path, verifier, {**row, "solution": CODE})).message == "Add\nall of them."
+    (refused,) = loaded(tmp_path, verifier, MBPP, {**row, "solution": "[" * 1500}).refusals
+    assert "its own program fails its tests" in refused
+
+
+def test_a_line_without_end_is_one_bad_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_MAX_LINE_BYTES", 64)
+    long = tmp_path / "rows.jsonl"
+    long.write_text('{"a": 1}\n{"a": "' + "x" * 1000 + '"}\n{"a": 3}\n')
+    assert list(files.read_rows(long)) == [{"a": 1}, "it is longer than 64 bytes", {"a": 3}]
+
+
 BAD: dict[str, dict[str, Any]] = {
     "its columns (a, b) are of no form": {"a": 1, "b": 2},
     "add(1, 2) gives 3, and the file says 5": {**MBPP, "test_list": ["assert add(1, 2) == 5", ASSERTS[1]]},
@@ -140,7 +181,7 @@ BAD: dict[str, dict[str, Any]] = {
     '"tests" is one text, neither a JSON list nor lines': {"prompt": "Add.", "tests": "add(1, 2) gives 3"},
     "its tests do not parse": {"prompt": "Add.", "tests": "assert add(1, 2) ==="},
     '"tests" is null: give it a value': {"prompt": "Add.", "tests": None},
-    '"tests": test 1: None is no test': {"prompt": "Add.", "tests": [ASSERTS[0], None]},
+    "test 1: None is no test": {"prompt": "Add.", "tests": [ASSERTS[0], None]},
     '"answer" or "solution" or "final_answer" is null': {"question": "1 + 2?", "answer": None},
     "is packed": {"question_content": "Add.", "public_test_cases": "[]", "private_test_cases": "eJxr"},
 }

@@ -149,7 +149,7 @@ def _asserted(task: Task, asks: Asked, text: str) -> str | None:
     answer = text.rpartition("[ANSWER]")[2].partition("[/ANSWER]")[0].strip()
     line = answer.partition("\n")[0].strip()
     opened = f"assert f({task.pairs[0].input}) == " if asks == "output" else "assert f("
-    for statement in (line, opened + line):
+    for statement in (line, opened + line, f"assert {line}"):
         try:
             (node,) = ast.parse(statement).body
         # Texts of models are of any kind: too many brackets, null bytes.
@@ -160,10 +160,18 @@ def _asserted(task: Task, asks: Asked, text: str) -> str | None:
                 return ast.get_source_segment(statement, value if asks == "output" else call)
             case _:
                 continue
-    if asks == "input":
+    if asks == "input" and not _is_python(line):
         # The rest of the assertion may be missing.
         line = line.rpartition(") ==")[0] or line.removesuffix(")")
     return line or None
+
+
+def _is_python(line: str) -> bool:
+    try:
+        ast.parse(line)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def program(row: Row) -> str:

@@ -167,7 +167,7 @@ def plain(row: Row) -> tuple[str, ...]:
     """
     answer = row["answer"]
     # AMC's answers are stored as numbers with a point: 27.0.
-    return (_whole(float(answer)) if isinstance(answer, float | int) else str(answer).removesuffix(".0"),)
+    return (_whole(answer) if isinstance(answer, float) else str(answer).removesuffix(".0"),)
 
 
 def _whole(number: float) -> str:

@@ -41,6 +41,7 @@ from redqueen.extras.benchmarks.values import equal, proportional, value
 # Intervals and other sets of numbers, however they are written: $(2, \infty)$, $x > 2$, $\{x \mid x > 2\}$.
 
 _OPERATORS = re.compile(r"\\(?:cup|cap|setminus)(?![A-Za-z])")
+_EMPTY_SET = re.compile(r"\\\{\s*\\\}")
 _NUMBERS = re.compile(r"\\mathbb\s*\{?([RZNQC])\}?")
 _SETS = {"R": sympy.S.Reals, "Z": sympy.S.Integers, "N": sympy.S.Naturals, "Q": sympy.S.Rationals}
 _COMPARED: dict[str, Any] = {
@@ -279,7 +280,7 @@ def matched(wanted: Sequence[str], given: Sequence[str]) -> bool:
 
 def _is_region(text: str) -> bool:
     """Returns whether a text may stand for a set of numbers: an interval, an inequality, a union."""
-    if is_set(text) or such_that(text) is not None:
+    if is_set(text) or such_that(text) is not None or _EMPTY_SET.fullmatch(text):
         return True
     items = group(text)
     if items is not None and items.pair:

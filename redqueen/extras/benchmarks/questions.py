@@ -1,13 +1,14 @@
 r"""`maths`: a person's questions of mathematics (rows of GSM8K or MATH), for students alone.
 
-The judge is the grader of the benchmarks (docs/GRADERS.md). The answer is what the last box of a text holds, or what
-stands behind GSM8K's `####`, or else its last line.
+The judge is the grader of the benchmarks (docs/reports/GRADERS.md). The answer is what the last box of a text holds, or
+the text after GSM8K's `####`, or else the last line.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -25,6 +26,7 @@ from redqueen.tasks.kinds.work import WorkedText
 
 NAME = "maths"
 _MARK = "####"
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _TYPICAL = Draft(
     "Mia picks 48 apples in the morning and half as many in the afternoon. She gives a third of all her apples to her "
     "neighbours, and puts the others into bags of 8. How many bags does she fill?",
@@ -116,7 +118,7 @@ def _answers(fields: Mapping[str, Any]) -> tuple[str, ...]:
         return split_answers(str(final[0])) if fields.get("is_multiple_answer") else (str(final[0]),)
     answer = fields.get("answer")
     if isinstance(answer, str) and _MARK in answer:
-        return (answer.rpartition(_MARK)[2].strip().replace(",", ""),)
+        return (_THOUSANDS.sub("", answer.rpartition(_MARK)[2].strip()),)
     # A long answer is a solution.
     if isinstance(answer, str) and "\\boxed" in answer:
         return tuple(filter(None, [last_boxed(answer)]))
@@ -130,8 +132,9 @@ def _final(text: str, *, several: bool) -> str | None:
     """Returns the answer at the end of a text."""
     if "\\boxed" in text or "\\fbox" in text:
         return boxed_together(text) if several else last_boxed(text)
-    last = text.rpartition(_MARK)[2] if _MARK in text else text
-    return next((line.strip() for line in reversed(last.split("\n")) if line.strip()), None)
+    # Behind the mark it is the first line, without one the last.
+    lines = text.rpartition(_MARK)[2].split("\n") if _MARK in text else reversed(text.split("\n"))
+    return next((line.strip() for line in lines if line.strip()), None)
 
 
 def _without_blank(text: str) -> str:

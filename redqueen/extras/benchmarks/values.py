@@ -154,6 +154,8 @@ _MISREAD = re.compile(r"[\d)]\s*_|\d\s+\d|\\q?quad")
 _NORMAL = NormalizationConfig(
     basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none", equations=False
 )
+# A word of a language. A product of letters has all of one case, or few of them.
+_WORD = re.compile(r"[A-Z]?[a-z]{2,}")
 _LETTERS_HAVE_CASE = ConversionConfig(lowercase_symbols=False)
 
 
@@ -164,6 +166,8 @@ def equal(reference: str, answer: str) -> bool:
     words = words_of(reference)
     if words:
         return words == spoken(answer)
+    if _WORD.fullmatch(reference) and (words_of(answer) or _WORD.fullmatch(answer)):
+        return spoken(reference) == spoken(answer)
     based = base_of(reference), base_of(answer)
     # Another base asks for other digits, and a number without one is written in base ten.
     if any(based):

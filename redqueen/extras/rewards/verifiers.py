@@ -196,7 +196,9 @@ class Openings(vf.Taskset[Opening, OpeningsConfig]):
     ) -> Opening:
         tasks = by_kind[kind]
         shown = rng.sample(tasks, min(self.config.references, len(tasks)))
-        start = rng.choice(every) if find(kind).starts_from_program else None
+        # A program of another language is no start.
+        starts = [task for task in every if find(task.kind).language.name == find(kind).language.name]
+        start = rng.choice(starts) if find(kind).starts_from_program else None
         text = PROMPTS.propose(kind, shown, start).text
         return Opening(OpeningData(id=str(number), prompt=text, kind=kind, start=start.program if start else ""))
 

@@ -450,10 +450,12 @@ def _place(query: Query, term: Expression) -> int | None:
     # With a star among them the places are others.
     if any(isinstance(value, Name) and value.column == "*" for value, _ in columns):
         return None
-    for index, (value, alias) in enumerate(columns):
-        if value == term or (isinstance(term, Name) and not term.table and term.column == alias):
-            return index
-    return None
+    # SQLite takes a name for an alias wherever there is such an alias, and only then for a column of a table.
+    if isinstance(term, Name) and not term.table:
+        for index, (_, alias) in enumerate(columns):
+            if alias == term.column:
+                return index
+    return next((index for index, (value, _) in enumerate(columns) if value == term), None)
 
 
 def _check_single(query: Query) -> None:

@@ -20,7 +20,7 @@ from redqueen.records import Pair
 from redqueen.store.files import printable
 from redqueen.tasks.kinds import find
 from redqueen.tasks.python import PYTHON
-from redqueen.tasks.tested.tests import JSON, cases, from_json, spelled, tests_of
+from redqueen.tasks.tested.tests import JSON, cases, from_json, spelled, stdin_of, tests_of
 
 Fields = Mapping[str, Any]
 MOST_TEST_BYTES = 16_384
@@ -123,18 +123,28 @@ def _cruxeval(fields: Fields) -> OwnRow:
 
 def _prompt_and_tests(fields: Fields) -> OwnRow:
     tests, programs = fields["tests"], _programs(fields, "program", "solution", "code")
+    left_out: list[str] = []
     if isinstance(tests, str) and not tests.lstrip().startswith("["):
-        return _tested(_in_lines(tests), programs, _text(fields, "prompt"))
-    try:
-        read = tests_of(tests, PROGRAMS.limits)
-    except ValueError as error:
-        raise BadRowError(f'"tests": {error}') from None
-    return _tested(read, programs, _text(fields, "prompt"))
+        return _tested(_in_lines(tests, left_out), programs, _text(fields, "prompt"), left_out)
+    listed = _json(fields, "tests")
+    if not isinstance(listed, list):
+        raise BadRowError('"tests" must be a list')
+    read: list[Test] = []
+    for number, test in enumerate(cast("list[Any]", listed)):
+        try:
+            read += _assertions(test, left_out) if _is_assertion(test) else tests_of([test], PROGRAMS.limits)
+        except ValueError as error:
+            left_out.append(f"test {number}: {str(error).removeprefix('test 0: ')}")
+    return _tested(read, programs, _text(fields, "prompt"), left_out)
 
 
-def _in_lines(tests: str) -> list[str]:
+def _is_assertion(test: object) -> bool:
+    return isinstance(test, str) and test.lstrip().startswith("assert")
+
+
+def _in_lines(tests: str, left_out: list[str]) -> list[str]:
     """Returns the assertions of a text. Raises BadRowError if it has none."""
-    asserts = _assertions(tests) if "assert" in tests else []
+    asserts = _assertions(tests, left_out) if "assert" in tests else []
     if not asserts:
         raise BadRowError('"tests" is one text, neither a JSON list nor lines such as `assert f(1) == 2`: give a list')
     return asserts
@@ -144,8 +154,10 @@ def _mbpp(fields: Fields) -> OwnRow:
     if str(fields.get("test_setup_code") or "").strip():
         raise BadRowError('its tests need "test_setup_code", which is not run here: write the values into the tests')
     tests = [*_texts(fields, "test_list"), *_texts(fields, "challenge_test_list", optional=True)]
-    asserts = [line for test in tests for line in _assertions(test)]
-    return _tested(asserts, _programs(fields, "code"), _text(fields, "text" if fields.get("text") else "prompt"))
+    left_out: list[str] = []
+    asserts = [line for test in tests for line in _assertions(test, left_out)]
+    asked = _text(fields, "text" if fields.get("text") else "prompt")
+    return _tested(asserts, _programs(fields, "code"), asked, left_out)
 
 
 def _exported_tests(fields: Fields) -> OwnRow:
@@ -157,13 +169,17 @@ def _exported_tests(fields: Fields) -> OwnRow:
 def _mbpp_plus(fields: Fields) -> OwnRow:
     asked = _text(fields, "prompt").strip().strip('"').strip()
     asked = "\n".join(line for line in asked.split("\n") if not line.startswith("assert "))
-    return _tested(_assertions(_text(fields, "assertion")), _programs(fields, "canonical_solution"), asked)
+    left_out: list[str] = []
+    asserts = _assertions(_text(fields, "assertion"), left_out)
+    return _tested(asserts, _programs(fields, "canonical_solution"), asked, left_out)
 
 
 def _humaneval(fields: Fields) -> OwnRow:
     prompt = _text(fields, "prompt")
-    asserts = _assertions(_text(fields, "test"), _text(fields, "entry_point"))
-    return _tested(asserts, [prompt + text for text in _programs(fields, "canonical_solution")], prompt)
+    left_out: list[str] = []
+    asserts = _assertions(_text(fields, "test"), left_out, _text(fields, "entry_point"))
+    programs = [prompt + text for text in _programs(fields, "canonical_solution")]
+    return _tested(asserts, programs, prompt, left_out)
 
 
 def _apps(fields: Fields) -> OwnRow:
@@ -226,19 +242,30 @@ def _case(given: Any, output: Any, name: str, starter: str) -> Test:
     return Script(*texts)
 
 
-def _assertions(text: str, entry: str = "") -> list[str]:
-    """Returns the assertions of a text, in which `candidate` stands for `entry`. Raises BadRowError if it has none."""
+def _assertions(text: str, left_out: list[str], entry: str = "") -> list[str]:
+    """Returns the assertions of a text, in which `candidate` stands for `entry`.
+
+    What reads a variable of the text, as in a loop, is left out. Raises BadRowError if the text does not parse.
+    """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadRowError(f"its tests do not parse: {type(error).__name__}") from None
     found: list[str] = []
+    variables: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id == "candidate" and entry:
             node.id = entry
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            variables.add(node.id)
     for node in ast.walk(tree):
         # `assert True, "message"` asks nothing.
-        if isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant):
+        if not isinstance(node, ast.Assert) or isinstance(node.test, ast.Constant):
+            continue
+        read = {name.id for name in ast.walk(node.test) if isinstance(name, ast.Name)} & variables
+        if read:
+            left_out.append(f"a test reads the variable {min(read)}: write its value into the test")
+        else:
             found.append(f"assert {ast.unparse(_equation(node.test))}")
     return found
 
@@ -271,6 +298,12 @@ def _tested(
             pairs.setdefault(pair.input, pair)
         except (CodecError, ValueError) as error:
             reasons.append(str(error).removeprefix("test 0: "))
+    # A program is asked in one way: it prints, or its functions are called.
+    scripts = [given for given in pairs if stdin_of(given) is not None]
+    if 0 < len(scripts) < len(pairs):
+        fewer = scripts if 2 * len(scripts) < len(pairs) else [given for given in pairs if given not in scripts]
+        reasons += ["it asks in another way than most tests of the row: standard input, or calls"] * len(fewer)
+        pairs = {given: pair for given, pair in pairs.items() if given not in fewer}
     if len(pairs) > MAX_INPUTS:
         reasons.append(f"more than {MAX_INPUTS} tests")
     if len(pairs) < 2:
@@ -284,9 +317,15 @@ def _tested(
         programs=tuple(programs[:_MOST_CANDIDATES]),
         inputs=tuple(pair.input for pair in kept),
         outputs=tuple(pair.output for pair in kept),
-        message=printable(message.strip("\n").expandtabs(4)),
+        message=_readable(message),
         left_out=tuple(reasons),
     )
+
+
+def _readable(message: str) -> str:
+    """Returns a prompt with plain spaces and ends of lines, and without signs that no screen shows."""
+    lines = message.replace("\r\n", "\n").replace("\r", "\n").strip("\n").expandtabs(4)
+    return printable("".join(" " if sign.isspace() and sign != "\n" else sign for sign in lines))
 
 
 def _pair(test: Test) -> Pair:
@@ -364,7 +403,7 @@ def _programs(fields: Fields, *names: str) -> list[str]:
         if isinstance(value, str) and value.lstrip().startswith("["):
             try:
                 value = json.loads(value)
-            except ValueError:
+            except (ValueError, RecursionError):
                 value = [value]
         listed = cast("list[Any]", value) if isinstance(value, list) else [value]
         found = [text.removeprefix("\ufeff").strip("\n") for text in listed if isinstance(text, str) and text.strip()]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from redqueen.extras.sql.database import read_rows
+import pytest
+
+from redqueen.extras.sql.database import Database, Table, read_rows
 from redqueen.extras.sql.language import SQL
 from redqueen.jail import Job, Sandbox, to_literal
 from tests.extras.sql.random_queries import Writer, database, plain
@@ -39,3 +41,20 @@ def test_two_hundred_drawn_queries_give_what_sqlite_gives(sql_sandbox: Sandbox) 
     outcomes = compared(sql_sandbox, 200, 0)
     assert outcomes["equal"] > 150
     assert outcomes["with rows"] > 80
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a, b AS a FROM t ORDER BY a",
+        "SELECT a AS b, b AS a FROM t ORDER BY a",
+        "SELECT a AS b, b AS c FROM t ORDER BY b",
+        "SELECT a, b FROM t ORDER BY b",
+    ],
+)
+def test_order_by_takes_a_name_for_an_alias_first(sql_sandbox: Sandbox, query: str) -> None:
+    given = Database({"t": Table(("a", "b"), ((1, 9), (2, 8), (3, 7)))})
+    job = SQL.job(query, (given.text(),))
+    assert isinstance(job, Job)
+    (outcome,) = sql_sandbox.run([job])
+    assert outcome.outputs == (to_literal(plain(query, given)),)
