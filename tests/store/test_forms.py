@@ -132,13 +132,6 @@ def test_tests_in_a_list_are_read_as_those_of_a_text_and_what_cannot_be_judged_i
     loop = "for n in range(3):\n    assert odd(n) == (n == 1)"
     asserts = ["assert odd(3)", "assert not odd(4)", "assert abs(odd(1) - 1) < 0.1"]
     tests = [*asserts, {"stdin": "1", "stdout": "2"}, 7, loop]
-        "assert odd(3)",
-        "assert not odd(4)",
-        "assert abs(odd(1) - 1) < 0.1",
-        {"stdin": "1", "stdout": "2"},
-        7,
-        loop,
-    ]
     own = loaded(tmp_path, verifier, {"prompt": "Odd?", "solution": code, "tests": tests})
     assert [(pair.input, pair.output) for pair in only(own).pairs] == [("odd(3)", "True"), ("odd(4)", "False")]
     assert own.notes[0].startswith("left out: 4 tests of 1 rows (first row 1)")
