@@ -167,6 +167,8 @@ def are_loaded(modules: Iterable[str]) -> bool:
 def load(modules: Iterable[str]) -> None:
     """Imports modules, which registers their parts. Raises PluginError if one cannot be imported."""
     for module in modules:
+        if module.startswith("."):
+            raise PluginError(f"plugins={module} is a path: give the module's name, without folder and .py")
         # A console script does not look for modules in the current folder. It comes last, so it hides nothing.
         here = str(Path.cwd())
         if here not in sys.path:

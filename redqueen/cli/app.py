@@ -49,7 +49,8 @@ app = typer.Typer(
 )
 
 
-_REPEATABLE = ("--grid", "--plugins")
+_REPEATABLE = (("sweep", "--grid"), ("keys", "--plugins"))
+"""The options that a command takes several times."""
 
 
 def _unsafe(wanted: bool) -> list[str]:
@@ -122,6 +123,8 @@ def train(
     if resume:
         if run or model or matched or config_file:
             raise ConfigError("a resumed run keeps its directory and its model: leave out --run, --model and the like")
+        if dry_run or gpu is not None or as_json:
+            raise ConfigError("a plan is of a new run: leave out --resume, or --dry-run, --for and --json")
         with_steps = [*overrides, *([] if steps is None else [f"run.steps={steps}"])]
         _resume(RunDirectory(resume), with_steps, load_plugins=load_plugins)
     if as_json and not dry_run:
@@ -234,8 +237,9 @@ def _resume(directory: RunDirectory, overrides: list[str], *, load_plugins: bool
     """Ends with the exit code of the resumed run, or of a description if nothing is left to do."""
     config = remaining(directory, overrides)
     if config is None:
-        steps = [int(value) for key, _, value in (word.partition("=") for word in overrides) if key == "run.steps"]
-        raise typer.Exit(describe(directory, steps[0] if steps else None))
+        asked = any(word.startswith("run.steps=") for word in overrides)
+        steps = directory.config().override(overrides).run.steps
+        raise typer.Exit(describe(directory, steps if asked else None))
     config = with_own_parts(config, directory.config_file, allowed=load_plugins)
     say_loading()
     from redqueen.cli.train import shown
@@ -444,7 +448,7 @@ def check_once(arguments: list[str]) -> None:
             return
         name = argument.partition("=")[0]
         # The name of a setting has a point; what it is given for twice is said by `check_repeats`.
-        if not name.startswith("--") or "." in name or name in _REPEATABLE:
+        if not name.startswith("--") or "." in name or (arguments[0], name) in _REPEATABLE:
             continue
         if name in seen:
             raise ConfigError(f"{name} is given twice: write it once")

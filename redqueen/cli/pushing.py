@@ -42,7 +42,8 @@ def push(library: Any, folder: Path, name: str, what: What, console: Console) ->
     try:
         url = api.create_repo(name, repo_type=what, private=True, exist_ok=True, **sdk)
         api.upload_folder(repo_id=name, repo_type=what, folder_path=folder, commit_message=f"Red Queen {__version__}")
-    # What the library raises are errors of HTTP, of the disk, and ValueErrors for a card that the hub refuses.
-    except (OSError, ValueError, library.errors.HfHubHTTPError) as error:
-        raise UserError(f"cannot publish {folder} as {name}: {str(error).strip().splitlines()[0]}") from error
+    # What the library raises depends on its version: errors of the network, of HTTP, of the disk, of a refused card.
+    except Exception as error:
+        what_failed = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UserError(f"cannot publish {folder} as {name}: {what_failed}") from error
     console.print(f"published: {url} (a repository that was made now is private)")

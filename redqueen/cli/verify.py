@@ -67,7 +67,7 @@ def read_entry(raw: bytes) -> VerifyEntry:
         raise ExportedTaskError(name, "a task of `redqueen tasks export`: redqueen tasks import FILE checks such files")
     try:
         kind = fields.get("kind")
-        if not isinstance(kind, str) or not is_kind(kind):
+        if not isinstance(kind, str) or not is_kind(kind) or find(kind).generated:
             raise BadLineError(name, f'"kind" must be one of {", ".join(names())}')
         question = _attempt(name, find(kind), fields) if "answer" in fields else _proposal(name, find(kind), fields)
     except OversizeError as error:

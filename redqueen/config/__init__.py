@@ -191,7 +191,9 @@ class Config(Section):
         for name, value in settings.items():
             if name == SOURCE:
                 name = "game.kinds"
-                value = kinds_of(",".join(value) if isinstance(value, list) else str(value))
+                if name in settings:
+                    raise ConfigError(f"{SOURCE} and {name} are both given, and each chooses the kinds: leave one out")
+                value = kinds_of(",".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
             inside = [key for key in valid if key.startswith(f"{name}.")]
             if value is None and inside:
                 # A section of YAML that holds comments only.
@@ -275,7 +277,7 @@ def kinds_of(source: str) -> str:
     library, colon, names = source.strip().partition(":")
     if not colon or not all(names.split(",")):
         raise ConfigError(f"{SOURCE}={source}: write {SOURCE}=reasoning_gym:NAME or reasoning_gym:NAME,NAME")
-    return ",".join(f"{library}:{name.strip()}" for name in names.split(","))
+    return ",".join(f"{library}:{name.strip().removeprefix(f'{library}:')}" for name in names.split(","))
 
 
 def resolve(data: dict[str, Any]) -> Config:

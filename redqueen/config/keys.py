@@ -141,7 +141,8 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
         if isinstance(value, dict):
             yield from flat(cast("dict[str, Any]", value), f"{prefix}{name}.")
         else:
-            yield prefix + name, value
+            # YAML's `on` and `1` are no texts; as texts they are unknown keys.
+            yield f"{prefix}{name}", value
 
 
 def as_text(value: object) -> str:

@@ -262,7 +262,10 @@ def recipe_for(model: str) -> tuple[str, float] | None:
 
 def _stored(folder: Path) -> float:
     """Returns how many billions of parameters a folder's weights have: in 16 bits, unless its config.json says 32."""
-    size = sum(file.stat().st_size for file in folder.iterdir() if file.suffix in (".safetensors", ".bin"))
+    files = [file for file in folder.iterdir() if file.suffix in (".safetensors", ".bin")]
+    # Where both are there they hold the same weights twice.
+    files = [file for file in files if file.suffix == ".safetensors"] or files
+    size = sum(file.stat().st_size for file in files)
     config = folder / "config.json"
     wide = config.is_file() and '"float32"' in config.read_text(encoding="utf-8", errors="replace")
     return size / (4e9 if wide else 2e9)

@@ -196,7 +196,10 @@ class _Reader:
             imaginary = self.atom(depth)
             if type(imaginary) is not complex:
                 raise LiteralError("an arithmetic expression is not a literal")
-            value = value - imaginary if sign == "-" else value + imaginary
+            try:
+                value = value - imaginary if sign == "-" else value + imaginary
+            except OverflowError:
+                raise OversizeError("an int that is too large for a complex number") from None
         return value
 
     def atom(self, depth: int) -> Any:
@@ -276,7 +279,10 @@ class _Reader:
             if word in _FLOAT_WORDS:
                 return float(word)
         if name == "complex" and len(arguments) == 2 and all(type(argument) in (int, float) for argument in arguments):
-            return complex(float(arguments[0]), float(arguments[1]))
+            try:
+                return complex(float(arguments[0]), float(arguments[1]))
+            except OverflowError:
+                raise OversizeError("an int that is too large for a complex number") from None
         raise LiteralError(f"{name}(...) with arguments that make no literal")
 
     def members(self, kind: type[set[Any]] | type[frozenset[Any]], depth: int) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,8 @@ from redqueen.store.directory import RunDirectory, occupied
 from redqueen.store.files import printable, quoted
 from redqueen.store.lineage import Life, ancestors, lives
 from redqueen.tasks.kinds import TaskKind, find
+from redqueen.tasks.kinds.deduction import Deduction
+from redqueen.tasks.python import NAMES
 
 # A member for others: as transformers and PEFT load it, and as a plain model folder that needs no PEFT.
 
@@ -191,16 +195,38 @@ _EXAMPLES = (
 def _example(member: Member, game: GameConfig, written: str) -> Prompt:
     """Returns a prompt in the format `written`: a question for a student, for a teacher the request for a task."""
     name = game.kinds[0]
+    in_words = Prompt(f"a question of the kind {name}, written by the prompt format {written}", ())
     try:
         kind = find(name)
         form = prompts(written, game)
     except PluginError:
         # It is an own part of the run, and nothing is imported to export a member.
-        return Prompt(f"a question of the kind {name}, written by the prompt format {written}", ())
-    tasks = [_task(kind, *example) for example in _EXAMPLES]
+        return in_words
+    if name in NAMES:
+        tasks = [_task(kind, *example) for example in _EXAMPLES]
+    elif isinstance(kind, Deduction):
+        # No output is shown, so none has to be known.
+        tasks = list(islice(filter(None, map(kind.of_program, _wholes(kind))), 2))
+    else:
+        return in_words
     if member.role == "teacher":
         return form.propose(name, tasks, tasks[0] if kind.starts_from_program else None)
     return form.attempt(tasks[0], ())
+
+
+def _wholes(kind: TaskKind) -> Iterator[Task]:
+    """Yields the seed programs of a kind's language, with each input in the place of its output."""
+    for draft in kind.language.seeds():
+        pairs = tuple(Pair(given, given) for given in draft.inputs)
+        yield Task(
+            id="example",
+            kind=kind.language.name,
+            author="example",
+            step=0,
+            program=draft.program,
+            pairs=pairs,
+            message=draft.message,
+        )
 
 
 def _task(kind: TaskKind, program: str, message: str, pairs: tuple[tuple[str, str], ...]) -> Task:
@@ -340,6 +366,8 @@ def export(run: Path, name: str, out: Path, step: int | None, listener: Listener
     """
     if occupied(out):
         raise UserError(f"{out} is not empty: choose another folder")
+    # "." has no name that another one could be made of.
+    out = Path(os.path.abspath(out)) if out.name in ("", "..") else out
     directory = RunDirectory(run)
     config = directory.config()
     found = find_member(directory, config.evolution_settings, name, step)

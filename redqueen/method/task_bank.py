@@ -85,8 +85,11 @@ class TaskBank:
         if len(shelf) > self.capacity:
             # A dictionary keeps the order of insertion, so the first key is the oldest task. Fixed ones stay while
             # there are others: references may be drawn from them alone, and students are posed them.
-            written = (identity for identity, entry in shelf.items() if not is_fixed(entry.task))
-            self._drop(task.kind, next(written, next(iter(shelf))))
+            written = [identity for identity, entry in shelf.items() if not is_fixed(entry.task)]
+            # Where fixed tasks take all places the newest task stays beside them: what left at once would seem new
+            # again each time.
+            if written[:-1] or not written:
+                self._drop(task.kind, written[0] if written else next(iter(shelf)))
         return True
 
     def remove(self, program: str) -> int:

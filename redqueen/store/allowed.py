@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from redqueen.config import Config, ConfigError
+from redqueen.config import SOURCE, Config, ConfigError
 from redqueen.config.keys import keys
 from redqueen.errors import UserError
 from redqueen.plugins import PluginError, are_loaded, load
@@ -107,7 +107,7 @@ def remaining(directory: RunDirectory, overrides: Sequence[str] = ()) -> Config 
     """
     for override in overrides:
         key = override.partition("=")[0].strip().lstrip("-")
-        if "=" not in override or (key in set(keys(Config)) and key not in CHANGEABLE):
+        if "=" not in override or (key in {*keys(Config), SOURCE} and key not in CHANGEABLE):
             # Other settings would make the second half of the run another experiment than the first.
             raise ConfigError(
                 f"'{override}' cannot change in a resumed run, only {', '.join(CHANGEABLE)}: start a new run for it"

@@ -276,6 +276,15 @@ SITUATIONS: dict[str, Situation] = {
     "no such run": Situation("train --resume nothing", "the folder nothing does not exist"),
     "a file as run": Situation("train --resume full/precious.txt", "is a file"),
     "no run": Situation("train --resume full", "holds no run"),
+    "plan of a resumed run": Situation("train --resume run --steps 9 --dry-run", "a plan is of a new run"),
+    "resume with a generator": Situation(
+        "train --resume run game.source=reasoning_gym:chain_sum", "cannot change in a resumed run"
+    ),
+    "a module's path": Situation("train plugins=./parts.py", "is a path: give the module's name"),
+    "two sources of kinds": Situation("train rlvr game.kinds=code_o game.source=reasoning_gym:x", "leave one out"),
+    "modules given twice": Situation("eval base --plugins a --plugins b", "--plugins is given twice"),
+    "a key that is no text": Situation("train --config on.yaml", "'True'", write("on.yaml", "on: 2\n")),
+    "a long question": Situation(f"ask run S0 f({'x' * 300})", "question"),
     "resume with another setting": Situation("train --resume run learning.lr=1", "cannot change in a resumed run"),
     "resume with another seed": Situation("train --resume run run.seed=4", "cannot change in a resumed run"),
     "resume with a recipe": Situation("train --resume run asymmetric", "cannot change in a resumed run"),

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.config import ModelConfig
-from redqueen.members.exporting import _notes
+from redqueen.config import GameConfig, ModelConfig
+from redqueen.members.exporting import _example, _notes
 from redqueen.method.population import Member
+from redqueen.records import Role
+from redqueen.tasks.python import NAMES
 from tests.cli.running import redqueen
 
 pytestmark = pytest.mark.integration
@@ -84,3 +86,12 @@ def test_the_line_for_vllm_has_a_rank_that_vllm_has(rank: int, said: str | None)
     member = Member("S0", "student", born=0)
     notes = _notes(member, ModelConfig(rank=rank), Path("student"), merged=False)
     assert (said in notes) if said else "vllm" not in notes
+
+
+@pytest.mark.parametrize("role", ["student", "teacher"])
+@pytest.mark.parametrize("kind", ["sql_o", "sql_i", "sql_f", "expr_o", "code_t", "maths", "code_o", "code_i", "code_f"])
+def test_a_card_has_an_example_of_any_kind(kind: str, role: Role) -> None:
+    game = GameConfig(kinds=(kind,))
+    text = _example(Member("S0", role, born=0), game, "completion").text
+    assert ("sort" in text) == (kind in NAMES)
+    assert ("question of the kind" in text) == (kind in ("sql_i", "sql_f", "code_t", "maths"))

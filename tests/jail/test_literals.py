@@ -121,8 +121,16 @@ def test_text_that_is_no_literal_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["9" * 5_000, "0x" + "f" * 4_000, "[" * 70 + "]" * 70, "'" + "a" * 20_000 + "'", "float(" * 900],
-    ids=["digits", "hex digits", "nesting", "bytes", "calls"],
+    [
+        "9" * 5_000,
+        "0x" + "f" * 4_000,
+        "[" * 70 + "]" * 70,
+        "'" + "a" * 20_000 + "'",
+        "float(" * 900,
+        "9" * 320 + "+1j",
+        "complex(" + "9" * 320 + ", 0)",
+    ],
+    ids=["digits", "hex digits", "nesting", "bytes", "calls", "sum", "complex"],
 )
 def test_text_over_a_cap_is_oversize(text: str) -> None:
     with pytest.raises(OversizeError):

@@ -57,6 +57,40 @@ def test_a_proposal_that_was_cut_off_is_no_task_and_is_not_run(kind: Kind, verif
     assert teacher_reward(probe_proposal(judged.result()[0]), None, False, PAY) == PAY.teacher_invalid
 
 
+LONG = "9" * 320
+CALLS = ["f(1) == 2", "f(1) and f(2)", "f(1) if 1 else 2", f"f(0x{'f' * 3600})", f"f({LONG}+1j)"]
+DATABASE = "{'t': [('a', 'b'), (1, 2), (3, 4)]}"
+DATABASES = [
+    DATABASE.replace("1", "9999999999"),
+    "{" + ", ".join(f"'t{n}': [('a',), (1,)]" for n in range(5)) + "}",
+    "{'t': [('a',), " + ", ".join(["(1,)"] * 41) + "]}",
+    "[" * 100,
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        *(("code_t", f"# add one\ndef f(x):\n    return x + 1\n{call}\nf(2)\nf(3)\nf(4)") for call in CALLS),
+        *(("sql_f", f"-- all of a\n{DATABASE}\n{database}\n{DATABASE}\n{DATABASE}") for database in DATABASES),
+        *(("code_o", f"def f(x):\n    return x\nf({value})") for value in (f"{LONG}+1j", f"complex({LONG}, 0)")),
+    ],
+)
+def test_no_proposal_ends_a_run_whatever_its_inputs_are(kind: Kind, text: str, verifier: LocalVerifier) -> None:
+    start = replace(TASK, kind="sql", program="SELECT a FROM t") if kind == "sql_f" else None
+    judged = submit_proposal(verifier, PROMPTS, completion(text, "stop"), id="2.0", kind=kind, step=2, start=start)
+    verdict, task = judged.result()
+    assert verdict.status not in ("valid", "infra_error")
+    assert task is None
+
+
+def test_a_comment_behind_a_call_hides_nothing_of_the_test(verifier: LocalVerifier) -> None:
+    text = "# add one\ndef f(x):\n    return x + 1\nf(1)  # 2\nf(2)\nf(3)\nf(4)"
+    judged = submit_proposal(verifier, PROMPTS, completion(text, "stop"), id="2.0", kind="code_t", step=2, start=None)
+    verdict, task = judged.result()
+    assert (verdict.status, task is not None) == ("valid", True)
+
+
 @pytest.mark.parametrize("kind", NAMES)
 def test_an_attempt_that_was_cut_off_is_malformed_though_it_is_right(kind: Kind, verifier: LocalVerifier) -> None:
     task = find(kind).of_program(TASK)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.method.seeds import AUTHOR
+from redqueen.method.seeds import AUTHOR, OWN
 from redqueen.method.task_bank import NEWEST, TaskBank
 from redqueen.records import Kind, Pair, Task
 from redqueen.tasks.programs.normal_form import fingerprint
@@ -98,6 +98,20 @@ def test_seeds_stay_as_long_as_there_are_others() -> None:
     for each in seeds:
         full.add(each, None)
     assert [entry.task.id for entry in full.entries()] == ["t1", "t2"]
+
+
+def test_where_fixed_tasks_take_all_places_a_repeated_task_is_not_new_again() -> None:
+    bank = TaskBank(2)
+    for number in (1, 2):
+        bank.add(replace(task(number), author=OWN), None)
+    assert bank.is_novel(task(3))
+    assert bank.add(task(3), 0.5)
+    assert not bank.is_novel(task(3))
+    assert not bank.add(task(3), 0.5)
+    # The newest one takes its place, and the fixed ones stay.
+    assert bank.add(task(4), 0.5)
+    assert bank.is_novel(task(3))
+    assert len(bank.fixed("code_o")) == 2
 
 
 def test_a_kind_whose_last_task_has_left_is_not_drawn_from() -> None:

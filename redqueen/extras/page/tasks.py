@@ -167,7 +167,7 @@ def why_proposal(row: ProposalRow, task: TaskRow | None, pay: GameConfig) -> str
     if pay.teacher_reward != "populora":
         return f"{_sum(row.reward)}, by the reward '{pay.teacher_reward}': {solved}."
     if rho == 0:
-        return f"{_sum(row.reward)}: no attempt solved it, and an unsolved task pays nothing."
+        return f"{_sum(row.reward)}: no attempt solved it, which pays game.teacher_unsolved."
     return f"{_sum(row.reward)} = 1 - rho: {solved}."
 
 

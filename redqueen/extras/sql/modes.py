@@ -9,7 +9,7 @@ from dataclasses import replace
 from redqueen.extras.sql.database import in_order, more_databases, read_database, written_rows
 from redqueen.extras.sql.language import ORDERED, SQL
 from redqueen.extras.sql.tokens import QueryError, constants
-from redqueen.jail import Job, LiteralError, Outcome, canonical, to_literal
+from redqueen.jail import CodecError, Job, Outcome, canonical, to_literal
 from redqueen.records import Draft, Pair, Prompt, Proposal, Task, Verdict
 from redqueen.tasks.kinds.abduction import Abduction
 from redqueen.tasks.kinds.deduction import Deduction
@@ -115,7 +115,7 @@ class SqlInduction(SqlTask, Induction):
         """Returns what decides whether a draft is a task: its query on the teacher's databases and on drawn ones."""
         try:
             drawn = _drawn(draft)
-        except (LiteralError, QueryError):
+        except (CodecError, QueryError):
             # What is wrong is said where the databases are read.
             drawn = ()
         return SQL.job(draft.program, (*draft.inputs, *drawn), validate=True, loose=True)

@@ -74,7 +74,8 @@ def is_plain(given: str) -> bool:
                 return bool(defined([given])) or stdin_of(given) is not None
             case _:
                 return False
-    except CodecError:
+    # Python writes no int of thousands of digits.
+    except (CodecError, ValueError):
         return False
 
 
@@ -112,7 +113,11 @@ def cases(pairs: Sequence[Pair], output_bytes: int) -> list[Case]:
 def defined(givens: Sequence[str]) -> tuple[str, ...]:
     """Returns the names that a program must define; () if it is run as a script. Raises LiteralError."""
     asked = [given for given in givens if stdin_of(given) is None]
-    return names_called([f"assert {shown(given)} == 0" for given in asked])
+    try:
+        # Written anew, without a comment behind it, which would hide the rest of the assertion.
+        return names_called([f"assert ({ast.unparse(expression(given))}) == 0" for given in asked])
+    except (ValueError, RecursionError) as error:
+        raise LiteralError(str(error)) from None
 
 
 # The tests of a data set's rows: each as `redqueen.jail.judge` takes it, and a check of a whole column at once.

@@ -59,7 +59,7 @@ function pageOf(url) {
     link,
     go,
     compareLink: (names) => `/compare?${new URLSearchParams(names.map((name) => ["with", name]))}`,
-    memberLink: (name) => h("a", { href: link("/member", { name }) }, name),
+    memberLink: (name, text = name) => h("a", { href: link("/member", { name }) }, text),
   };
 }
 

@@ -19,7 +19,7 @@ function pageOf(query = new URLSearchParams()) {
     return `#matrix?${new URLSearchParams(chosen)}`;
   };
   const go = (address) => drawMatrix(new URLSearchParams(address.split("?")[1]));
-  return { query, link, go, memberLink: (name) => h("span", {}, name) };
+  return { query, link, go, memberLink: (name, text = name) => h("span", {}, text) };
 }
 
 function drawMatrix(query) {

@@ -28,13 +28,13 @@ export const matrix = {
       "tr",
       {},
       h("th", { scope: "col" }, "teacher \\ student"),
-      students.map((s) => h("th", { scope: "col" }, page.memberLink(base(s.name)))),
+      students.map((s) => h("th", { scope: "col" }, page.memberLink(base(s.name), s.name))),
     );
     const body = teachers.map((t, i) =>
       h(
         "tr",
         {},
-        h("th", { scope: "row" }, page.memberLink(base(t.name))),
+        h("th", { scope: "row" }, page.memberLink(base(t.name), t.name)),
         students.map((s, j) => cell(pairs[i][j], games ? null : linkOf(page, t, s, kind))),
       ),
     );
