@@ -104,13 +104,15 @@ def test_where_fixed_tasks_take_all_places_a_repeated_task_is_not_new_again() ->
     bank = TaskBank(2)
     for number in (1, 2):
         bank.add(replace(task(number), author=OWN), None)
-    assert bank.is_novel(task(3))
-    assert bank.add(task(3), 0.5)
-    assert not bank.is_novel(task(3))
-    assert not bank.add(task(3), 0.5)
+    one = replace(task(3), program="def f(x):\n    return [x, [x, {x: x}]] * 2")
+    other = replace(task(4), program="def f(x):\n    return (x, (x, {x, x - x}))")
+    assert bank.is_novel(one)
+    assert bank.add(one, 0.5)
+    assert not bank.is_novel(one)
+    assert not bank.add(one, 0.5)
     # The newest one takes its place, and the fixed ones stay.
-    assert bank.add(task(4), 0.5)
-    assert bank.is_novel(task(3))
+    assert bank.add(other, 0.5)
+    assert bank.is_novel(one)
     assert len(bank.fixed("code_o")) == 2
 
 
