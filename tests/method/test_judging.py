@@ -91,6 +91,15 @@ def test_a_comment_behind_a_call_hides_nothing_of_the_test(verifier: LocalVerifi
     assert (verdict.status, task is not None) == ("valid", True)
 
 
+@pytest.mark.parametrize("given", [f"f({'+'.join(['1'] * 600)})", f"f({'-' * 400}1)"])
+def test_a_chat_that_proposes_a_deep_call_is_malformed(given: str, verifier: LocalVerifier) -> None:
+    block = "```python\n# add one\ndef f(x):\n    return x + 1\n```\n"
+    text = f"<answer>\n{block}" + f"```input\n{given}\n```\n" * 4 + "</answer>"
+    chat = prompts("chat", GameConfig(kinds=("code_t",)))
+    judged = submit_proposal(verifier, chat, completion(text, "stop"), id="2.0", kind="code_t", step=2, start=None)
+    assert judged.result()[1] is None
+
+
 @pytest.mark.parametrize("kind", NAMES)
 def test_an_attempt_that_was_cut_off_is_malformed_though_it_is_right(kind: Kind, verifier: LocalVerifier) -> None:
     task = find(kind).of_program(TASK)

@@ -76,8 +76,9 @@ class Expr(Interpreted):
         return shape(program)
 
     def tree(self, program: str) -> ast.Module:
-        # It means the same in Python, so it is measured as the function that it is.
-        return parse_python(f"def f(x, y):\n    return {program}")
+        # It means the same in Python, so it is measured as the function that it is. Python reads no `07`, so the
+        # expression is written in its one spelling.
+        return parse_python(f"def f(x, y):\n    return {spell(parse(program))}")
 
     def seeds(self, own: str | None = None) -> tuple[Draft, ...]:
         return generated.seeds() if own is None else super().seeds(own)

@@ -200,7 +200,7 @@ def _drawn(pool: Sequence[Cell], rng: random.Random) -> Cell:
 def _near(value: Cell) -> tuple[Cell, ...]:
     """Returns a value, if it can stand in a table, and others that a query may take for it."""
     if isinstance(value, int):
-        return value, value - 1, value + 1
+        return tuple(near for near in (value, value - 1, value + 1) if abs(near) <= MOST_NUMBER)
     # Patterns of LIKE match what begins, ends or goes on otherwise.
     text = str(value).strip("%")[: MOST_CHARACTERS - 1]
     return text, f"{text}q", f"q{text}"

@@ -38,6 +38,9 @@ class WorkedText:
     """What is judged; None if there is none."""
 
 
+_MOST_ARROWS = 64
+
+
 def after_arrow(text: str, is_value: Callable[[str], bool]) -> WorkedText:
     """Returns the value behind the last arrow of a text, and all before it as its work.
 
@@ -45,7 +48,8 @@ def after_arrow(text: str, is_value: Callable[[str], bool]) -> WorkedText:
     """
     text = text.strip()
     pieces = text.split("\n")[-1].split(ARROW)
-    ends = [ARROW.join(pieces[first:]) for first in range(len(pieces) - 1, 0, -1)]
+    # No value holds so many arrows. To read all ends of a line that repeats one would take quadratic time.
+    ends = [ARROW.join(pieces[first:]) for first in range(len(pieces) - 1, max(0, len(pieces) - _MOST_ARROWS), -1)]
     # Where no end is a value, the last piece is judged, and found to be none.
     answer = next(filter(is_value, ends), pieces[-1])
     return WorkedText(work=text.removesuffix(answer).removesuffix(ARROW).strip("\n"), answer=answer.strip() or None)

@@ -166,8 +166,8 @@ class Python(Calls):
             traced = TracedProgram(program)
             outputs = run(traced.instrumented, (given,))
             lines = traced.work(parse_literal(outputs[0])) if outputs else None
-        except (ProgramError, CodecError, ValueError, RecursionError):
-            # The program is too deep, or it has replaced what notes its values.
+        except (ProgramError, CodecError, ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+            # The program is too deep, or it has replaced what notes its values, `list` or `repr` say.
             return None
         return tuple(lines) if lines else None
 

@@ -74,8 +74,8 @@ def is_plain(given: str) -> bool:
                 return bool(defined([given])) or stdin_of(given) is not None
             case _:
                 return False
-    # Python writes no int of thousands of digits.
-    except (CodecError, ValueError):
+    # Python writes no int of thousands of digits, and no sum of as many terms.
+    except (CodecError, ValueError, RecursionError):
         return False
 
 

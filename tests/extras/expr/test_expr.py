@@ -190,3 +190,8 @@ def test_other_seeds_come_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "own.txt"
     file.write_text("# sum\nx + y\nf(1, 2)\nf(3, 4)\n")
     assert EXPR.seeds(str(file)) == (Draft("x + y", ("1, 2", "3, 4"), "sum"),)
+
+
+@pytest.mark.parametrize("program", ["x + 07", "x//03", "x + 0"])
+def test_an_expression_is_measured_whatever_zeros_its_numbers_begin_with(program: str) -> None:
+    assert complexity_of(EXPR.tree(program)).lines == 2

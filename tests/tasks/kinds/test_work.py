@@ -13,6 +13,7 @@ from redqueen.method.prompts import WorkPrompts, prompts, taken_apart
 from redqueen.method.verifier import LocalVerifier, answer_to
 from redqueen.records import Draft, Kind, Pair, Task
 from redqueen.tasks.kinds import languages, task_on
+from redqueen.tasks.kinds.work import after_arrow
 
 PROMPTS = WorkPrompts(GameConfig())
 PYTHON_KINDS = ("code_o", "code_i", "code_f")
@@ -158,3 +159,10 @@ def test_a_query_is_worked_out_clause_by_clause(verifier: LocalVerifier) -> None
     assert text is not None
     assert text.startswith(f"{found.pairs[0].input}\nFROM a JOIN b")
     assert verifier.judge_answer(answer_to(found, PROMPTS.read_attempt("sql_i", text))).result().status == "correct"
+
+
+def test_a_line_that_repeats_an_arrow_is_read_in_proportion_to_its_length() -> None:
+    read: list[str] = []
+    worked = after_arrow("1" + " -> 1" * 4_000, lambda end: bool(read.append(end)))
+    assert worked.answer == "1"
+    assert len(read) < 100

@@ -7,8 +7,8 @@ import ast
 import pytest
 from radon.complexity import cc_visit
 
-from redqueen.tasks.programs import ProgramError
-from redqueen.tasks.programs.complexity import Complexity, complexity
+from redqueen.tasks.programs import ProgramError, parse, text_of
+from redqueen.tasks.programs.complexity import Complexity, complexity, complexity_of
 from redqueen.tasks.python import seeds
 
 CLAMP = "def f(x):\n    if x > 3:\n        return x\n    return -x"
@@ -63,3 +63,13 @@ def test_a_text_that_is_no_program_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(ProgramError, match="no program that can be measured") as error:
         complexity(text)
     assert "\n" not in str(error.value)
+
+
+LINES = ["f\"{'\u00a0'.join(x)}\"", f"x & 0x{'f' * 3_600}"]
+
+
+@pytest.mark.parametrize("line", LINES, ids=["f-string", "long int"])
+def test_a_program_that_python_cannot_write_is_measured_without_its_constants(line: str) -> None:
+    tree = parse(f"def f(x):\n    return {line}\n")
+    assert text_of(tree).startswith("def f(x):\n    return ")
+    assert complexity_of(tree).lines == 2

@@ -11,6 +11,7 @@ from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Kind, Task
 from redqueen.tasks.programs import ProgramError
 from redqueen.tasks.programs.tracing import ARROW, MOST_NOTES, TracedProgram
+from redqueen.tasks.python import PYTHON
 
 
 def work(verifier: LocalVerifier, program: str, given: str) -> list[str] | None:
@@ -147,3 +148,10 @@ def test_a_text_without_one_function_f_is_refused(program: str) -> None:
 def test_notes_of_another_program_are_refused() -> None:
     with pytest.raises(ProgramError, match="another program"):
         TracedProgram("def f(x):\n    return x").work([(99, "1")])
+
+
+@pytest.mark.parametrize("spoilt", ["list = len", "repr = lambda value: '(('", "list = repr = None"])
+def test_a_program_that_replaces_what_notes_its_values_ends_nothing(spoilt: str, verifier: LocalVerifier) -> None:
+    program = f"def f(x):\n    y = x + 1\n    return y\n{spoilt}"
+    ran = PYTHON.trace(program, "1", lambda text, given: verifier.run(text, given, 1.0, MAX_TEXT_BYTES).result())
+    assert ran is None or ran[-1].endswith("2")
