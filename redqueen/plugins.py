@@ -16,6 +16,7 @@ import importlib
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -49,7 +50,7 @@ _loaded: set[str] = set()
 
 
 class PluginError(UserError):
-    """An own part that cannot be had, since its module cannot be used or was not allowed, or that gives no number."""
+    """An own part that cannot be had (its module cannot be used or was not allowed), or that gives what it must not."""
 
 
 def reserve(kind: Part, built_in: Iterable[str]) -> None:
@@ -154,9 +155,14 @@ def named(kind: Part, name: str, built_in: Mapping[str, T]) -> T:
 
 def finite(kind: Part, name: str, value: object) -> float:
     """Returns what the part called `name` gave as a number. Raises PluginError if it is none, or not finite."""
-    if not isinstance(value, int | float) or not math.isfinite(value):
+    try:
+        # NumPy's numbers are numbers, too.
+        number = float(value) if isinstance(value, Real) else math.nan
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
         raise PluginError(f"the {kind} '{name}' gave {value!r}: it must give a finite number")
-    return float(value)
+    return number
 
 
 def are_loaded(modules: Iterable[str]) -> bool:

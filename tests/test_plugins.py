@@ -6,6 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 
@@ -66,6 +67,8 @@ def test_a_registered_part_is_found_by_its_name(module: str) -> None:
     plugins._parts["fitness"]["luck"] = lambda member: float("nan")
     with pytest.raises(PluginError, match="the fitness 'luck' gave nan: it must give a finite number"):
         named_fitness("luck")(None)  # pyright: ignore[reportArgumentType]
+    plugins._parts["fitness"]["luck"] = lambda member: numpy.float32(0.5)
+    assert named_fitness("luck")(None) == 0.5  # pyright: ignore[reportArgumentType]
     assert prompts("Short", config.game).game is config.game  # pyright: ignore[reportAttributeAccessIssue]
 
 

@@ -237,7 +237,7 @@ def _resume(directory: RunDirectory, overrides: list[str], *, load_plugins: bool
     """Ends with the exit code of the resumed run, or of a description if nothing is left to do."""
     config = remaining(directory, overrides)
     if config is None:
-        asked = any(word.startswith("run.steps=") for word in overrides)
+        asked = any(word.lstrip("-").startswith("run.steps=") for word in overrides)
         steps = directory.config().override(overrides).run.steps
         raise typer.Exit(describe(directory, steps if asked else None))
     config = with_own_parts(config, directory.config_file, allowed=load_plugins)

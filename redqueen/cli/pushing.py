@@ -44,6 +44,6 @@ def push(library: Any, folder: Path, name: str, what: What, console: Console) ->
         api.upload_folder(repo_id=name, repo_type=what, folder_path=folder, commit_message=f"Red Queen {__version__}")
     # What the library raises depends on its version: errors of the network, of HTTP, of the disk, of a refused card.
     except Exception as error:
-        what_failed = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UserError(f"cannot publish {folder} as {name}: {what_failed}") from error
+        said = "".join(str(error).strip().splitlines()[:1])
+        raise UserError(f"cannot publish {folder} as {name}: {said or 'it failed'} ({type(error).__name__})") from error
     console.print(f"published: {url} (a repository that was made now is private)")

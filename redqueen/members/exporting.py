@@ -171,13 +171,12 @@ def _notes(member: Member, model: ModelConfig, folder: Path, *, merged: bool) ->
         )
     bundled = model.name == BUNDLED
     base = "BASE" if bundled else quoted(model.name)
-    notes = publish
-    if model.rank <= VLLM_RANKS[-1]:
-        # Other ranks are no values of the option.
-        rank = largest_rank(model.rank)
-        named = quoted(f"{member.name}={folder}")
-        serve = f"vllm serve {base} --enable-lora --max-lora-rank {rank} --lora-modules {named}"
-        notes = f"vLLM serves it: {code(serve)}.\n{publish}"
+    # vLLM has no adapters of a larger rank, and other ranks are no values of the option.
+    if model.rank > VLLM_RANKS[-1]:
+        return publish
+    named = quoted(f"{member.name}={folder}")
+    serve = f"vllm serve {base} --enable-lora --max-lora-rank {largest_rank(model.rank)} --lora-modules {named}"
+    notes = f"vLLM serves it: {code(serve)}.\n{publish}"
     if bundled:
         notes += (
             "\n\nThe base comes with Red Queen and not from the hub. `location` converts it once and returns its\n"

@@ -122,8 +122,12 @@ def _text(question: Sequence[str]) -> str:
     if len(question) > 1 or "\n" in question[0]:
         return "\n".join(question)
     file = Path(question[0])
-    # A line that is longer than a file's name may be is none.
-    if len(question[0].encode()) < 256 and file.is_file():
+    try:
+        is_file = file.is_file()
+    # A line that is too long for a path, or holds what no path does, is none.
+    except (OSError, ValueError):
+        is_file = False
+    if is_file:
         try:
             return file.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:

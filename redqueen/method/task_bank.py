@@ -37,7 +37,9 @@ class Entry:
 
 
 class TaskBank:
-    """Holds each task once; when a kind is full, its oldest task that is not fixed is dropped.
+    """Holds each task once; when a kind is full, its oldest task that is not fixed is dropped, or its oldest fixed one.
+
+    One task that is not fixed always has a place.
 
     Two tasks of a kind are the same if they have the same program (in normal form), inputs and message. Programs are
     compared in four ways, from the strictest to the loosest:
@@ -88,8 +90,10 @@ class TaskBank:
             written = [identity for identity, entry in shelf.items() if not is_fixed(entry.task)]
             # Where fixed tasks take all places the newest task stays beside them: what left at once would seem new
             # again each time.
-            if written[:-1] or not written:
-                self._drop(task.kind, written[0] if written else next(iter(shelf)))
+            if len(written) > 1:
+                self._drop(task.kind, written[0])
+            elif len(shelf) - len(written) > self.capacity:
+                self._drop(task.kind, next(identity for identity in shelf if identity not in written))
         return True
 
     def remove(self, program: str) -> int:

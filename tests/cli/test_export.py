@@ -86,6 +86,7 @@ def test_the_line_for_vllm_has_a_rank_that_vllm_has(rank: int, said: str | None)
     member = Member("S0", "student", born=0)
     notes = _notes(member, ModelConfig(rank=rank), Path("student"), merged=False)
     assert (said in notes) if said else "vllm" not in notes
+    assert ("BASE" in notes) == (said is not None)
 
 
 @pytest.mark.parametrize("role", ["student", "teacher"])

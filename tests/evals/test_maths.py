@@ -58,6 +58,8 @@ def problem(*answers: str) -> Problem:
         ("Monday", r"\text{Monday}", True),
         ("even", "Even", True),
         ("even", "odd", False),
+        ("ab", "ba", True),
+        ("abc", "cab", True),
         (r"\emptyset", r"\{\}", True),
     ],
 )

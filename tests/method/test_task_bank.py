@@ -114,6 +114,10 @@ def test_where_fixed_tasks_take_all_places_a_repeated_task_is_not_new_again() ->
     assert bank.add(other, 0.5)
     assert bank.is_novel(one)
     assert len(bank.fixed("code_o")) == 2
+    # Of more fixed ones than there are places the oldest goes.
+    for number in (5, 6):
+        bank.add(replace(task(number), author=OWN), None)
+    assert len(bank.fixed("code_o")) == 2
 
 
 def test_a_kind_whose_last_task_has_left_is_not_drawn_from() -> None:

@@ -139,7 +139,8 @@ def test_tests_in_a_list_are_read_as_those_of_a_text_and_what_cannot_be_judged_i
 
 def test_an_assertion_in_a_loop_is_left_out_and_the_others_are_kept(tmp_path: Path, verifier: LocalVerifier) -> None:
     text = "\n".join([*ASSERTS, "for n in range(3):\n    assert add(n, 0) == n"])
-    assert len(only(loaded(tmp_path, verifier, {"prompt": "Add.", "tests": text, "solution": CODE})).pairs) == 2
+    text += "\ndef one(y):\n    assert add(y, 1) == 3\nassert add(*[i for i in (2, 5)]) == 7"
+    assert len(only(loaded(tmp_path, verifier, {"prompt": "Add.", "tests": text, "solution": CODE})).pairs) == 3
 
 
 def test_a_program_that_nests_without_end_and_signs_that_no_screen_shows(
@@ -203,7 +204,11 @@ def test_what_is_imported_is_read_by_a_run_and_by_the_importer(tmp_path: Path, v
 
 
 MATHS: list[tuple[dict[str, Any], list[str], list[str]]] = [
-    ({"question": "2?", "answer": "So.\n#### 1,003"}, ["1003", r"It is \boxed{1003}", "#### 1003"], ["1004", "x"]),
+    (
+        {"question": "2?", "answer": "So.\n#### 1,003"},
+        ["1003", r"It is \boxed{1003}", "#### 1003", "#### 1003\nI hope it helps.", "#### Final answer\n\n1003"],
+        ["1004", "x"],
+    ),
     ({"problem": "Half?", "solution": r"So \boxed{\frac{1}{2}}."}, ["0.5", r"\boxed{1/2}"], [r"0.5 or \boxed{2}"]),
     ({"problem": "Roots?", "answer": 27.0}, ["27"], ["28"]),
 ]

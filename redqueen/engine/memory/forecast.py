@@ -14,7 +14,7 @@ import numpy as np
 
 from redqueen.base import streams
 from redqueen.engine.memory.machine import Demand
-from redqueen.engine.sampling.kv_cache import Pages, batch_pages, pages_of
+from redqueen.engine.sampling.kv_cache import Pages, batch_pages
 
 # What kernels reach of a card's limits: decoding of its bandwidth, prompts and training of its FLOPs. The model of
 # docs/GPU.md has the first from counted launches; trainers of adapters with fused kernels are said to reach the second.
@@ -108,10 +108,9 @@ def forecast(plan: Demand, card: Card) -> Forecast:
     speed = _Speed(plan, card)
 
     def play(groups: Sequence[Sequence[int]], prompt: int, limit: int) -> tuple[float, int]:
-        room = max(lengths.proposal, lengths.attempt) + limit
         # A batch always holds one text.
-        count = max(batch_pages(rows, room, plan.sampling.cache_tokens), pages_of(room) + 1)
-        pages = Pages(count, rows) if plan.machine.pages else None
+        room = max(lengths.proposal, lengths.attempt, _ATTEMPT_PROMPT) + limit + _LATE
+        pages = Pages(batch_pages(rows, room, plan.sampling.cache_tokens), rows) if plan.machine.pages else None
         return _play(groups, prompt, rows, pages, speed)
 
     propose, first = play(written, lengths.proposal, plan.sampling.proposal_tokens)

@@ -54,8 +54,8 @@ SIZES = {
 KNOWN = {f"Qwen/Qwen2.5-Coder-{size}{tuning}": base for size, base in SIZES.items() for tuning in ("", "-Instruct")}
 """Bases by their id on the Hub."""
 
-# Somewhat above what the shipped tokenizer of 49,152 tokens makes: a token of 2.25 to 2.6 characters of a prompt
-# (`tests/engine/model/test_known_bases.py`). Those of 150,000 tokens make fewer.
+# A little below the shipped tokenizer's 2.25 to 2.6 characters a token (`tests/engine/model/test_known_bases.py`), so
+# that lengths are estimated too high. Tokenizers of 150,000 tokens have more characters a token.
 CHARACTERS_A_TOKEN = 2.2
 """Characters of a prompt that are taken to be one token where no tokenizer is at hand."""
 

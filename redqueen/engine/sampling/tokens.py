@@ -195,10 +195,10 @@ def _stopped(tokenizer: Any, row: Row) -> bool:
 
 def _answered(tokenizer: Any, row: Row, longest: int) -> bool:
     """Whether the newest token completes the tag that ends an answer."""
-    # Only then the whole text is decoded.
     before = tokenizer.decode(row.token_ids[-(longest + 1) : -1], skip_special_tokens=False)
     tail = tokenizer.decode(row.token_ids[-(longest + 1) :], skip_special_tokens=False)
     # A mention of the tag shortly before, in a string say, is no reason to overlook the tag itself.
     if all(tail.count(stop) <= before.count(stop) for stop in row.stop):
         return False
+    # Only then the whole text is decoded.
     return answer_end(tokenizer.decode(row.token_ids, skip_special_tokens=True)) is not None

@@ -143,8 +143,8 @@ def read(problem: Problem, form: Form, text: str) -> str | None:
 def _asserted(task: Task, asks: Asked, text: str) -> str | None:
     """Returns the value or the arguments in a completed assertion.
 
-    Models were shown CRUXEval's own prompts, so their forms are read too: a whole assertion, one between [ANSWER] and
-    [/ANSWER], one with a comment behind it.
+    Models were shown CRUXEval's own prompts, so their forms are read too: a whole assertion or equation, one
+    between [ANSWER] and [/ANSWER], one with a comment behind it.
     """
     answer = text.rpartition("[ANSWER]")[2].partition("[/ANSWER]")[0].strip()
     line = answer.partition("\n")[0].strip()

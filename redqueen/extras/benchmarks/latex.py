@@ -311,7 +311,7 @@ def _fraction(match: re.Match[str]) -> str:
 
 # Between groups of three digits; two of the last kind are needed, for 1.234 is a decimal. A comma and a space, as in
 # "100, 200", separate two numbers.
-_NUMBER = r"[+-]?\d{1,3}(?:(?:(?:(?:,\\!|\{,\}|\\[,;:! ])\s*|~|,| )\d{3})+(?:\.\d+)?|(?:\.\d{3}){2,})"
+_NUMBER = r"[+-]?\d{1,3}(?:(?:(?:(?:,\\!|\{,\}|\\[,;:! ])\s*|~|,|\s+)\d{3})+(?:\.\d+)?|(?:\.\d{3}){2,})"
 # The number begins the answer, or stands behind its name, and only a unit follows.
 _THOUSANDS = re.compile(rf"(^|=\s*|\\approx\s*)({_NUMBER})(?=\s*(?:$|\\text|\\?%|\^|\\[,;: ]|[a-z]))")
 _SCIENTIFIC = re.compile(r"(?<![A-Za-z\\])(\d+(?:\.\d*)?|\.\d+)\s*[eE]([+-]?\d+)(?![A-Za-z\d])")

@@ -132,9 +132,12 @@ def _final(text: str, *, several: bool) -> str | None:
     """Returns the answer at the end of a text."""
     if "\\boxed" in text or "\\fbox" in text:
         return boxed_together(text) if several else last_boxed(text)
-    # Behind the mark it is the first line, without one the last.
-    lines = text.rpartition(_MARK)[2].split("\n") if _MARK in text else reversed(text.split("\n"))
-    return next((line.strip() for line in lines if line.strip()), None)
+    # A line behind the mark without a digit is a heading of Markdown.
+    behind = text.rpartition(_MARK)[2].partition("\n")[0].strip() if _MARK in text else ""
+    if any(map(str.isdigit, behind)):
+        return behind
+    lines = text.rpartition(_MARK)[2].split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), None)
 
 
 def _without_blank(text: str) -> str:

@@ -154,8 +154,8 @@ _MISREAD = re.compile(r"[\d)]\s*_|\d\s+\d|\\q?quad")
 _NORMAL = NormalizationConfig(
     basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none", equations=False
 )
-# A word of a language. A product of letters has all of one case, or few of them.
-_WORD = re.compile(r"[A-Z]?[a-z]{2,}")
+# A word of a language: products of letters are shorter, or have no capital.
+_WORD = re.compile(r"[A-Z][a-z]{2,}|[a-z]{4,}")
 _LETTERS_HAVE_CASE = ConversionConfig(lowercase_symbols=False)
 
 

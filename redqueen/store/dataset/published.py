@@ -256,18 +256,26 @@ def _assertions(text: str, left_out: list[str], entry: str = "") -> list[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id == "candidate" and entry:
             node.id = entry
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            variables.add(node.id)
+        variables |= _bound(node)
     for node in ast.walk(tree):
         # `assert True, "message"` asks nothing.
         if not isinstance(node, ast.Assert) or isinstance(node.test, ast.Constant):
             continue
-        read = {name.id for name in ast.walk(node.test) if isinstance(name, ast.Name)} & variables
-        if read:
+        names = {name.id for name in ast.walk(node.test) if isinstance(name, ast.Name)}
+        # What a comprehension or a lambda of the assertion binds is its own.
+        own = set().union(*map(_bound, ast.walk(node.test)))
+        if read := (names - own) & variables:
             left_out.append(f"a test reads the variable {min(read)}: write its value into the test")
         else:
             found.append(f"assert {ast.unparse(_equation(node.test))}")
     return found
+
+
+def _bound(node: ast.AST) -> set[str]:
+    """Returns the name that this node gives a value to; none if it is another one."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return {node.id}
+    return {node.arg} if isinstance(node, ast.arg) else set()
 
 
 def _equation(test: ast.expr) -> ast.expr:

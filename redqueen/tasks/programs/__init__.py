@@ -45,7 +45,10 @@ def _limit(depth: int) -> Generator[None]:
 
 
 def text_of(tree: ast.AST) -> str:
-    """Returns the program in one layout: without comments, one statement a line."""
+    """Returns the program in one layout: without comments, one statement a line.
+
+    The few that Python cannot write out come without their constants: this is for measures, not for running.
+    """
     with room_for_depth():
         try:
             return ast.unparse(tree)
@@ -58,4 +61,5 @@ class _Emptied(ast.NodeTransformer):
     """Puts the smallest value of its type in each constant's place."""
 
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
-        return ast.Constant(type(node.value)()) if isinstance(node.value, str | bytes | int) else node
+        emptied = isinstance(node.value, str | bytes | int) and not isinstance(node.value, bool)
+        return ast.Constant(type(node.value)()) if emptied else node

@@ -57,7 +57,9 @@ def test_hours_are_those_of_all_steps() -> None:
     assert forecast(recomputed, H200).learn == pytest.approx(1.5 * step.learn)
 
 
-@pytest.mark.parametrize("few", ["sampling.batch_rows=4", "sampling.cache_tokens=256", "game.attempts=600"])
+@pytest.mark.parametrize(
+    "few", ["sampling.batch_rows=4", "sampling.cache_tokens=256", "game.attempts=600", "sampling.batch_rows=1"]
+)
 def test_a_batch_that_holds_fewer_texts_than_a_task_has_attempts_ends(few: str) -> None:
     plan = fitted(H200, "7B", few)
     section, name = few.partition("=")[0].split(".")
