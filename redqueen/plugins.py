@@ -149,12 +149,12 @@ def find(kind: Part, name: str) -> Any:
 
 
 def named(kind: Part, name: str, built_in: Mapping[str, T]) -> T:
-    """Returns the part called `name`, the project's own or a registered one. Raises PluginError if there is none."""
+    """Returns the project's own or a registered part. Raises PluginError if there is none called `name`."""
     return built_in[name] if name in built_in else find(kind, name)
 
 
 def finite(kind: Part, name: str, value: object) -> float:
-    """Returns what the part called `name` gave as a number. Raises PluginError if it is none, or not finite."""
+    """Returns what the part called `name` gave as a number. Raises PluginError if it is not a finite number."""
     try:
         # NumPy's numbers are numbers, too.
         number = float(value) if isinstance(value, Real) else math.nan

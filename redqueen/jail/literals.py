@@ -57,6 +57,14 @@ def parse_literal(text: str, max_bytes: int = MAX_TEXT_BYTES) -> Any:
     return value
 
 
+def _real(value: float) -> float:
+    """Returns a number as a part of a complex one. Raises OversizeError for an int that is too large for that."""
+    try:
+        return float(value)
+    except OverflowError:
+        raise OversizeError("an int that is too large for a complex number") from None
+
+
 def to_literal(value: Any, depth: int = 0) -> str:
     """Text that `parse_literal` reads back to an equal value; dicts keep their order, sets are sorted.
 
@@ -196,10 +204,8 @@ class _Reader:
             imaginary = self.atom(depth)
             if type(imaginary) is not complex:
                 raise LiteralError("an arithmetic expression is not a literal")
-            try:
-                value = value - imaginary if sign == "-" else value + imaginary
-            except OverflowError:
-                raise OversizeError("an int that is too large for a complex number") from None
+            real = _real(value)
+            value = real - imaginary if sign == "-" else real + imaginary
         return value
 
     def atom(self, depth: int) -> Any:
@@ -279,10 +285,7 @@ class _Reader:
             if word in _FLOAT_WORDS:
                 return float(word)
         if name == "complex" and len(arguments) == 2 and all(type(argument) in (int, float) for argument in arguments):
-            try:
-                return complex(float(arguments[0]), float(arguments[1]))
-            except OverflowError:
-                raise OversizeError("an int that is too large for a complex number") from None
+            return complex(_real(arguments[0]), _real(arguments[1]))
         raise LiteralError(f"{name}(...) with arguments that make no literal")
 
     def members(self, kind: type[set[Any]] | type[frozenset[Any]], depth: int) -> Any:

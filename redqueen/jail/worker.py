@@ -105,7 +105,7 @@ class Worker:
         # report.
         zygote = self.interpreters.zygotes.get("A")
         if zygote is not None:
-            # So is a machine that has no sockets left.
+            # The other thread also reports it if no socket is left.
             with contextlib.suppress(NoChildError, OSError):
                 self._begun = zygote, zygote.order(self._reference(job, work).asked)
 

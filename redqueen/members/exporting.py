@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -25,6 +25,7 @@ from redqueen.engine.model.quantized import is_quantized
 from redqueen.errors import AdapterError, ModelError, UserError
 from redqueen.members import ORIGINAL, about_base, code, plain, yaml_text
 from redqueen.method.population import Member
+from redqueen.method.prompt_lengths import seed_programs
 from redqueen.method.prompts import prompts
 from redqueen.plugins import PluginError
 from redqueen.records import Pair, Prompt, Task
@@ -205,27 +206,12 @@ def _example(member: Member, game: GameConfig, written: str) -> Prompt:
         tasks = [_task(kind, *example) for example in _EXAMPLES]
     elif isinstance(kind, Deduction):
         # No output is shown, so none has to be known.
-        tasks = list(islice(filter(None, map(kind.of_program, _wholes(kind))), 2))
+        tasks = list(islice(filter(None, map(kind.of_program, seed_programs(None, name))), 2))
     else:
         return in_words
     if member.role == "teacher":
         return form.propose(name, tasks, tasks[0] if kind.starts_from_program else None)
     return form.attempt(tasks[0], ())
-
-
-def _wholes(kind: TaskKind) -> Iterator[Task]:
-    """Yields the seed programs of a kind's language, with each input in the place of its output."""
-    for draft in kind.language.seeds():
-        pairs = tuple(Pair(given, given) for given in draft.inputs)
-        yield Task(
-            id="example",
-            kind=kind.language.name,
-            author="example",
-            step=0,
-            program=draft.program,
-            pairs=pairs,
-            message=draft.message,
-        )
 
 
 def _task(kind: TaskKind, program: str, message: str, pairs: tuple[tuple[str, str], ...]) -> Task:

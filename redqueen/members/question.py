@@ -124,7 +124,7 @@ def _text(question: Sequence[str]) -> str:
     file = Path(question[0])
     try:
         is_file = file.is_file()
-    # A line that is too long for a path, or holds what no path does, is none.
+    # The text of a question may be too long for a path, or have characters that no path has.
     except (OSError, ValueError):
         is_file = False
     if is_file:

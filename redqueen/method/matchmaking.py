@@ -138,7 +138,7 @@ def named_weight(name: str) -> Weight:
 
 
 def _checked(name: str, weight: object) -> float:
-    """Returns a plugin's weight as a number. Raises PluginError if it is none, or below 0."""
+    """Returns a plugin's weight as a number. Raises PluginError if it is not a finite number, or below 0."""
     if (number := plugins.finite("matchmaking", name, weight)) < 0:
         raise PluginError(f"the matchmaking '{name}' gave {weight!r}: a weight is 0 or more")
     return number

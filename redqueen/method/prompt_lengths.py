@@ -40,7 +40,7 @@ def prompt_lengths(settings: PlaySettings, count_tokens: CountTokens) -> PromptL
     for kind in game.kinds:
         # A stream of its own: the estimate must not move any draw of the run.
         rng = streams.python(settings.seed, "lengths", kind)
-        wholes = _seed_programs(game.seeds, kind)
+        wholes = seed_programs(game.seeds, kind)
         # To read the inputs of all takes longer than the first step of a small run.
         wholes = rng.sample(wholes, min(_PROGRAMS, len(wholes)))
         tasks = [task for whole in wholes if (task := find(kind).of_program(whole)) is not None]
@@ -76,7 +76,7 @@ def _long(asked: Sequence[Prompt], count_tokens: CountTokens) -> int:
     return lengths[int(_QUANTILE * len(lengths))]
 
 
-def _seed_programs(source: str | None, kind: Kind) -> list[Task]:
+def seed_programs(source: str | None, kind: Kind) -> list[Task]:
     """Returns the seed programs of a kind's language, with all their inputs.
 
     Each input also stands for its output, which only the sandbox could tell.

@@ -186,17 +186,16 @@ def _stopped(tokenizer: Any, row: Row) -> bool:
     longest = max((len(stop.encode()) for stop in row.stop), default=0)
     tail = tokenizer.decode(row.token_ids[-(longest + 1) :], skip_special_tokens=False)
     if any(stop in tail for stop in row.stop):
-        return not row.tagged or _answered(tokenizer, row, longest)
+        return not row.tagged or _answered(tokenizer, row, longest, tail)
     # The number of lines can have changed only where a line ends.
     if not row.max_lines or "\n" not in tail:
         return False
     return tokenizer.decode(row.token_ids, skip_special_tokens=False).count("\n") >= row.max_lines
 
 
-def _answered(tokenizer: Any, row: Row, longest: int) -> bool:
-    """Whether the newest token completes the tag that ends an answer."""
+def _answered(tokenizer: Any, row: Row, longest: int, tail: str) -> bool:
+    """Whether the newest token, the last of `tail`, completes the tag that ends an answer."""
     before = tokenizer.decode(row.token_ids[-(longest + 1) : -1], skip_special_tokens=False)
-    tail = tokenizer.decode(row.token_ids[-(longest + 1) :], skip_special_tokens=False)
     # A mention of the tag shortly before, in a string say, is no reason to overlook the tag itself.
     if all(tail.count(stop) <= before.count(stop) for stop in row.stop):
         return False

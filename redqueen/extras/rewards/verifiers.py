@@ -196,9 +196,11 @@ class Openings(vf.Taskset[Opening, OpeningsConfig]):
     ) -> Opening:
         tasks = by_kind[kind]
         shown = rng.sample(tasks, min(self.config.references, len(tasks)))
-        # A program of another language is no start.
-        starts = [task for task in every if find(task.kind).language.name == find(kind).language.name]
-        start = rng.choice(starts) if find(kind).starts_from_program else None
+        start = None
+        if find(kind).starts_from_program:
+            # A program of another language is no start.
+            language = find(kind).language.name
+            start = rng.choice([task for task in every if find(task.kind).language.name == language])
         text = PROMPTS.propose(kind, shown, start).text
         return Opening(OpeningData(id=str(number), prompt=text, kind=kind, start=start.program if start else ""))
 
