@@ -57,7 +57,7 @@ def parse_literal(text: str, max_bytes: int = MAX_TEXT_BYTES) -> Any:
     return value
 
 
-def _real(value: float) -> float:
+def _real(value: Any) -> float:
     """Returns a number as a part of a complex one. Raises OversizeError for an int that is too large for that."""
     try:
         return float(value)
