@@ -308,7 +308,7 @@ def _batches(demand: Demand) -> list[tuple[int, int, int, int]]:
     lengths = demand.lengths
     workers = demand.processes
     # The requests of a phase, rounded up, are divided among the workers.
-    proposals = -(-demand.matches * len(game.kinds) * game.proposals // workers)
+    proposals = -(-demand.most_matches * len(game.kinds) * game.proposals // workers)
     attempts = proposals * game.attempts
     proposed = lengths.proposal + demand.sampling.proposal_tokens
     attempted = lengths.attempt + demand.sampling.attempt_tokens

@@ -93,7 +93,7 @@ def card_of(size: int) -> Card:
 def forecast(plan: Demand, card: Card) -> Forecast:
     """Returns the modelled time of a step with the batches of `plan`, all in bf16."""
     game = plan.game
-    matches = plan.matches
+    matches = round(plan.matches * (1 + plan.hall_matches))
     lengths = plan.lengths
     proposals = matches * len(game.kinds) * game.proposals if plan.population.teachers else 0
     tasks = round(proposals * VALID) or matches * len(game.kinds) * game.proposals

@@ -121,6 +121,8 @@ class Demand:
     """Tokens of the longest prompts."""
     members: int
     """How many adapters there are."""
+    hall_matches: float
+    """The fraction of matches that become two, against champions."""
 
     @classmethod
     def of(cls, config: Config, machine: Machine, lengths: PromptLengths, members: int) -> Demand:
@@ -134,6 +136,7 @@ class Demand:
             machine=machine,
             lengths=lengths,
             members=members,
+            hall_matches=config.league.hall_matches,
         )
 
     def with_values(self, section: str, **values: object) -> Demand:
@@ -147,8 +150,13 @@ class Demand:
 
     @property
     def matches(self) -> int:
-        """How many matches a step has."""
+        """How many matches a step draws. Those against champions become two each."""
         return self.game.matches or max(self.population.teachers, self.population.students)
+
+    @property
+    def most_matches(self) -> int:
+        """How many matches a step may have: with champions each may become two."""
+        return 2 * self.matches if self.hall_matches else self.matches
 
     @property
     def processes(self) -> int:

@@ -240,3 +240,14 @@ def test_a_stream_of_requests_makes_no_larger_cache_than_is_planned(
     InlineExecutor(base, bank).sample(groups, BatchLimits(rows, 4096), on_row, 3 * count)
     planned = next(i for i in needed(config, 1) if i.name.startswith("sampling: cache"))
     assert max(cache.keys.nbytes + cache.values.nbytes for cache in caches) <= planned.size
+
+
+def test_matches_against_champions_make_room_for_twice_the_texts(tiny_folder: Callable[[str], Path]) -> None:
+    config = config_of(tiny_folder("llama")).override(["sampling.batch_rows=4096"])
+    met = config.override(["league.hall_of_fame=2", "league.hall_matches=0.1"])
+
+    def cache(config: Config) -> int:
+        return next(item for item in needed(config) if item.name.startswith("sampling: cache")).size
+
+    assert cache(config.override(["league.hall_of_fame=2"])) == cache(config)
+    assert cache(met) == 2 * cache(config)

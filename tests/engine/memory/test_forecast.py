@@ -79,3 +79,10 @@ def test_students_alone_propose_nothing() -> None:
 def test_a_card_is_chosen_by_its_memory() -> None:
     names = {size: card_of(size * 10**9).name for size in (12, 24, 40, 48, 80, 86, 141, 192)}
     assert list(names.values()) == ["RTX 4090", "RTX 4090", "L40S", "L40S", "H100", "H100", "H200", "H200"]
+
+
+def test_matches_against_champions_are_part_of_the_hours() -> None:
+    plain = forecast(fitted(H200), H200)
+    met = forecast(fitted(H200, "7B", "league.hall_of_fame=4", "league.hall_matches=0.5"), H200)
+    assert met.solved_tokens == pytest.approx(1.5 * plain.solved_tokens, rel=0.05)
+    assert met.learn > plain.learn
