@@ -27,6 +27,9 @@ MAX_TEXT_BYTES = 16_384
 
 _NAMES: dict[str, Any] = {"None": None, "True": True, "False": False}
 _NUMBER_NAMES = ("nan", "inf", "nanj", "infj")
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
+_NUMBER_DEPTH = 2
+"""How many brackets a number may have around its parts: `complex(float('inf'), 0.0)` has two. They are no levels."""
 _FLOAT_WORDS = frozenset(["nan", "+nan", "-nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"])
 
 
@@ -57,6 +60,12 @@ def parse_literal(text: str, max_bytes: int = MAX_TEXT_BYTES) -> Any:
     return value
 
 
+def _check_depth(depth: int) -> None:
+    """Raises OversizeError if a container may have no members at this depth."""
+    if depth > MAX_DEPTH:
+        raise OversizeError(_TOO_DEEP)
+
+
 def _real(value: Any) -> float:
     """Returns a number as a part of a complex one. Raises OversizeError for an int that is too large for that."""
     try:
@@ -74,7 +83,7 @@ def to_literal(value: Any, depth: int = 0) -> str:
     ('{1, 2, 3}', "float('nan')", 'set()')
     """
     if depth > MAX_DEPTH:
-        raise OversizeError(f"nested deeper than {MAX_DEPTH} levels")
+        raise OversizeError(_TOO_DEEP)
     kind = type(value)
     if value is None or kind is bool or kind is str or kind is bytes:
         return repr(value)
@@ -125,7 +134,7 @@ def _keyed(value: Any, depth: int) -> tuple[bytes, str]:
     if kind is not tuple and kind is not frozenset:
         return canonical(value), to_literal(value, depth)
     if depth > MAX_DEPTH:
-        raise OversizeError(f"nested deeper than {MAX_DEPTH} levels")
+        raise OversizeError(_TOO_DEEP)
     keyed = [_keyed(item, depth + 1) for item in value]
     tag = b"t"
     if kind is frozenset:
@@ -190,8 +199,8 @@ class _Reader:
         return values
 
     def expression(self, depth: int) -> Any:
-        if depth > MAX_DEPTH:
-            raise OversizeError(f"nested deeper than {MAX_DEPTH} levels")
+        if depth > MAX_DEPTH + _NUMBER_DEPTH:
+            raise OversizeError(_TOO_DEEP)
         sign = self.take()[1] if self.peek() in ("+", "-") else ""
         value = self.atom(depth)
         if sign:
@@ -229,7 +238,7 @@ class _Reader:
 
     def bracket(self, mark: str, depth: int) -> Any:
         if mark == "[":
-            return self.items("]", depth + 1)
+            return self.members("]", depth + 1)
         if mark == "{":
             return self.braces(depth + 1)
         if self.peek() == ")":
@@ -240,12 +249,20 @@ class _Reader:
             self.take()
             return value
         self.expect(",")
+        _check_depth(depth + 1)
         return (value, *self.items(")", depth + 1))
+
+    def members(self, end: str, depth: int) -> list[Any]:
+        """The items of a container, which may be empty at any depth."""
+        if self.peek() != end:
+            _check_depth(depth)
+        return self.items(end, depth)
 
     def braces(self, depth: int) -> Any:
         if self.peek() == "}":
             self.take()
             return {}
+        _check_depth(depth)
         first = self.expression(depth)
         try:
             if self.peek() != ":":
@@ -278,7 +295,7 @@ class _Reader:
             raise LiteralError(f"a name is not a literal: {short(name)}")
         self.take()
         if name in ("set", "frozenset"):
-            return self.members(set if name == "set" else frozenset, depth)
+            return self.set_call(set if name == "set" else frozenset, depth)
         arguments = self.items(")", depth + 1)
         if name == "float" and len(arguments) == 1 and type(arguments[0]) is str:
             word = arguments[0].strip().lower()
@@ -288,7 +305,7 @@ class _Reader:
             return complex(_real(arguments[0]), _real(arguments[1]))
         raise LiteralError(f"{name}(...) with arguments that make no literal")
 
-    def members(self, kind: type[set[Any]] | type[frozenset[Any]], depth: int) -> Any:
+    def set_call(self, kind: type[set[Any]] | type[frozenset[Any]], depth: int) -> Any:
         """The rest of `set(...)`: nothing, or one bracketed literal, which bounds the nesting of calls."""
         if self.peek() == ")":
             self.take()

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen.jail.child.values import (
+    MAX_DEPTH,
     CodecError,
     LiteralError,
     OversizeError,
@@ -173,3 +175,20 @@ def test_long_numbers_are_read_and_written_whatever_python_limits() -> None:
     environment = {**os.environ, "PYTHONINTMAXSTRDIGITS": "640"}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
     assert (done.stdout, done.stderr) == (f"-1{'0' * 1_000}\n", "")
+
+
+LEAVES = [math.inf, math.nan, 1 + 2j, complex(math.inf, 0.0), complex(-0.0, math.nan), (), [], {}, set(), frozenset(), 7]
+
+
+@pytest.mark.parametrize("leaf", LEAVES, ids=repr)
+@pytest.mark.parametrize("wrap", [lambda x: [x], lambda x: (x,), lambda x: (x, 1), lambda x: {1: x}])
+def test_whatever_is_written_is_read_at_the_deepest_level_too(leaf: Any, wrap: Callable[[Any], Any]) -> None:
+    for _ in range(MAX_DEPTH):
+        leaf = wrap(leaf)
+    text = to_literal(leaf)
+    assert to_literal(parse_literal(text)) == text
+    with pytest.raises(OversizeError):
+        to_literal(wrap(leaf))
+    # A level is a container's, whatever brackets a number needs.
+    with pytest.raises(OversizeError):
+        parse_literal(f"[{text}]")

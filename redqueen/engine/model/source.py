@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -53,6 +54,18 @@ def encode(tokenizer: Any, prompt: Prompt) -> tuple[int, ...]:
     except PromptError as error:
         raise PromptError(f"the base {error}") from error
     return tuple(tokenizer(text + prompt.prefix, add_special_tokens=False).input_ids)
+
+
+def decode(tokenizer: Any, ids: Iterable[int]) -> str:
+    """Returns the text of tokens that continue a prompt, without special tokens.
+
+    The tokenizers of Llama 2, Mistral and Phi-3 leave out a space at the start of what they decode. Where a text goes
+    on it is part of it, as indentation say, so the tokens are decoded behind a letter.
+    """
+    backend = tokenizer.backend_tokenizer
+    letter = backend.encode("a", add_special_tokens=False).ids
+    text: str = backend.decode([*letter, *ids], skip_special_tokens=True)
+    return text.removeprefix("a")
 
 
 def chat_fault(tokenizer: Any) -> str:

@@ -9,7 +9,7 @@ from redqueen.engine.executor import Executor
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.meter import Meter
 from redqueen.engine.model.base import Base
-from redqueen.engine.model.source import encode
+from redqueen.engine.model.source import decode, encode
 from redqueen.engine.sampling.continuous_batch import BatchLimits, RowGroup
 from redqueen.engine.sampling.tokens import Row
 from redqueen.records import Completion, OnCompletion, Prompt, Request
@@ -102,7 +102,7 @@ class LocalSampler:
     def _completion(self, request: Request, prompt_ids: tuple[int, ...], row: Row) -> Completion:
         assert row.finish_reason is not None, "only complete rows are handed over"
         prompt = request.prompt
-        text: str = self.base.tokenizer.backend_tokenizer.decode(row.token_ids, skip_special_tokens=True)
+        text = decode(self.base.tokenizer, row.token_ids)
         # The token that completes a stop string may hold characters before and after it.
         if prompt.tagged:
             end = answer_end(text)

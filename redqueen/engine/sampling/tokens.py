@@ -162,6 +162,12 @@ class Row:
     """Why the row ended; None until it ends."""
 
 
+_LONGEST_CHARACTER = 4
+"""The most bytes of a character in UTF-8."""
+_NO_CHARACTER = "\ufffd"
+"""What bytes that are no character are decoded to."""
+
+
 def extend(
     row: Row, tokens: Sequence[int], logprobs: Sequence[float], end_ids: Collection[int], tokenizer: Any
 ) -> None:
@@ -181,10 +187,8 @@ def _stopped(tokenizer: Any, row: Row) -> bool:
     """Whether the newest token completes a stop string or the last line."""
     if not row.stop and not row.max_lines:
         return False
-    # Decoding the whole text after each token would take quadratic time, so only a tail is decoded. One token is
-    # at least one byte, so this tail holds every stop string that the newest token can complete.
     longest = max((len(stop.encode()) for stop in row.stop), default=0)
-    tail = tokenizer.decode(row.token_ids[-(longest + 1) :], skip_special_tokens=False)
+    tail = _tail(tokenizer, row.token_ids, longest + 1)
     if any(stop in tail for stop in row.stop):
         return not row.tagged or _answered(tokenizer, row, longest, tail)
     # The number of lines can have changed only where a line ends.
@@ -193,9 +197,23 @@ def _stopped(tokenizer: Any, row: Row) -> bool:
     return tokenizer.decode(row.token_ids, skip_special_tokens=False).count("\n") >= row.max_lines
 
 
+def _tail(tokenizer: Any, token_ids: Sequence[int], count: int) -> str:
+    """Returns the text of the last tokens, of at least `count`.
+
+    Decoding the whole text after each token would take quadratic time. One token is at least one byte, so the tail
+    holds every stop string of fewer than `count` bytes that the newest token can complete.
+    """
+    # Some tokenizers decode a run of bytes as a whole: one that begins within a character hides a newline after it.
+    for more in range(_LONGEST_CHARACTER):
+        tail: str = tokenizer.decode(token_ids[-(count + more) :], skip_special_tokens=False)
+        if not tail.startswith(_NO_CHARACTER):
+            break
+    return tail
+
+
 def _answered(tokenizer: Any, row: Row, longest: int, tail: str) -> bool:
     """Whether the newest token, the last of `tail`, completes the tag that ends an answer."""
-    before = tokenizer.decode(row.token_ids[-(longest + 1) : -1], skip_special_tokens=False)
+    before = _tail(tokenizer, row.token_ids[:-1], longest)
     # A mention of the tag shortly before, in a string say, is no reason to overlook the tag itself.
     if all(tail.count(stop) <= before.count(stop) for stop in row.stop):
         return False

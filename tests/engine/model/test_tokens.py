@@ -1,4 +1,4 @@
-"""The token that ends a chat turn is the one that the template writes, whatever the tokenizer's own end is."""
+"""Tokens of several families: the one that ends a chat turn is the template's, and texts go on where prompts end."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from tokenizers import AddedToken
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, LlamaTokenizer
 
 from redqueen.config import ModelConfig
 from redqueen.engine.model.base import load
-from redqueen.engine.model.source import encode, end_of_turn
+from redqueen.engine.model.source import decode, encode, end_of_turn
+from redqueen.engine.sampling.tokens import Row, extend
 from redqueen.errors import PromptError
-from redqueen.records import Prompt
+from redqueen.records import Prompt, SamplingParams
 from tests import tiny
 
 LOOP = "{% for m in messages %}"
@@ -88,3 +89,33 @@ def test_a_chat_that_cannot_be_posed_is_one_line(folder: Path, template: str | N
     assert str(caught.value).startswith(reason)
     assert "\n" not in str(caught.value)
     assert encode(tokenizer, Prompt("2", ()))
+
+
+@pytest.fixture(scope="module")
+def pieces() -> LlamaTokenizer:
+    """A tokenizer as Llama 2, Mistral and Phi-3 have: a space is part of a word, and rare characters are bytes."""
+    words = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *map(chr, range(33, 127))]
+    merges = [("▁", "▁"), ("▁▁", "▁▁"), ("▁", "r"), ("▁r", "e")]
+    vocabulary = {word: number for number, word in enumerate([*words, *(a + b for a, b in merges)])}
+    return LlamaTokenizer(vocab=vocabulary, merges=merges)
+
+
+def test_a_text_that_goes_on_with_spaces_keeps_them(pieces: LlamaTokenizer) -> None:
+    head, body = 'def f(x):\n    """Doc."""\n', "    y = x\n    return y"
+    ids = pieces(head).input_ids
+    whole = pieces(head + body).input_ids
+    assert whole[: len(ids)] == ids
+    # The tokenizer by itself loses one.
+    assert pieces.decode(whole[len(ids) :]) == body[1:]
+    assert decode(pieces, whole[len(ids) :]) == body
+
+
+@pytest.mark.parametrize("text", ["ab", "a😀", "a é", "€", "x😀é"])
+def test_a_stop_string_after_a_character_of_several_bytes_ends_a_text_at_once(
+    pieces: LlamaTokenizer, text: str
+) -> None:
+    ids = pieces(text + "\n\ncdef", add_special_tokens=False).input_ids
+    row = Row(0, (), SamplingParams(max_tokens=100), ("\n\n",))
+    extend(row, ids, [0.0] * len(ids), (), pieces)
+    assert row.finish_reason == "stop"
+    assert decode(pieces, row.token_ids).endswith(text[1:] + "\n\n")
