@@ -37,6 +37,13 @@ _SLIDING: dict[str, Any] = {
 _EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "head_dim": 8}
 _SMALL = {"query_pre_attn_scalar": 8, "final_logit_softcapping": 3.0, "attn_logit_softcapping": 5.0}
 _ROTARY = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
+_LONG = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "short_factor": [1.0] * 4,
+    "long_factor": [4.0] * 4,
+    "factor": 4.0,
+}
 
 # A decoder inside a model that also takes pictures, which members never see.
 _WITH_PICTURES: dict[str, Any] = {
@@ -59,6 +66,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "phi3": ("phi3", {"sliding_window": None}),
     "phi3_window": ("phi3", {"sliding_window": WINDOW}),
     "phi4": ("phi3", {"rope_parameters": _ROTARY, "num_key_value_heads": 1}),
+    "phi3_long": ("phi3", {"rope_parameters": _LONG, "original_max_position_embeddings": 64}),
     "olmo2": ("olmo2", {}),
     "smollm3": ("smollm3", {"no_rope_layers": [1, 0]}),
     "granite": ("granite", {"logits_scaling": 4.0, "residual_multiplier": 0.5, "attention_multiplier": 0.2}),

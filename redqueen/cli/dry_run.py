@@ -21,7 +21,7 @@ from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.plugins import PluginError, are_loaded
 from redqueen.records import Prompt
 from redqueen.run.recording.plain_console import PlainConsole
-from redqueen.run.session import beyond_positions, check, check_init, check_tasks, quiet_libraries
+from redqueen.run.session import check, check_init, check_tasks, quiet_libraries, too_long
 from redqueen.store.files import counted
 
 
@@ -62,7 +62,8 @@ def print_plan(config: Config, size: int | None = None, *, parts: bool = False) 
         console.print(f"does not fit: {error}")
         return 1
     _print(console, fitted, size, parts=parts)
-    for line in beyond_positions(config.sampling, transformers_config(config.model.name)):
+    shell = transformers_config(config.model.name)
+    for line in too_long(config.sampling, lengths, shell, hosted=machine.shape.hosted):
         console.print(line)
     return 0
 

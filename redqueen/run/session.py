@@ -33,9 +33,8 @@ from redqueen.config import (
 from redqueen.engine.adapters import CONFIG, other_base
 from redqueen.engine.memory import fit as memory
 from redqueen.engine.memory.machine import check_engine, longest_text, this_machine
-from redqueen.engine.model import check_quantized
+from redqueen.engine.model import check_quantized, hosted_positions
 from redqueen.engine.model.base import BaseFacts, facts_of, load
-from redqueen.engine.model.decoder import FAMILIES
 from redqueen.engine.model.dimensions import token_counter
 from redqueen.engine.model.source import cached, installed, read_config
 from redqueen.engine.policy import MemberPolicy, open_policy
@@ -217,8 +216,18 @@ def warnings_about(sampling: SamplingConfig, game: GameConfig, init: str, base: 
     return warnings
 
 
-def beyond_positions(sampling: SamplingConfig, shell: Any) -> list[str]:
-    """Returns a warning for each limit of tokens that is more than the base, by its configuration, was made for."""
+def too_long(sampling: SamplingConfig, lengths: PromptLengths, shell: Any, *, hosted: bool) -> list[str]:
+    """Returns warnings of texts that are longer than the base, whose configuration is `shell`, takes or is made for."""
+    longest = longest_text(sampling, lengths)
+    # Our own forward pass has no masks of sliding windows, and takes any position.
+    most = hosted_positions(shell) if hosted else getattr(shell, "sliding_window", None) or 0
+    if 0 < most < longest:
+        # The lengths are bounds that few prompts reach, so this is no refusal: the sampler refuses what is too long.
+        return [
+            f"warning: a prompt and its text may have {longest:,} tokens, and this base takes {most:,} at most: a step "
+            "with a longer one ends the run. Set game.references, sampling.proposal_tokens or sampling.attempt_tokens "
+            "lower"
+        ]
     positions = getattr(shell.get_text_config(), "max_position_embeddings", None) or math.inf
     limits = {"proposal_tokens": sampling.proposal_tokens, "attempt_tokens": sampling.attempt_tokens}
     return [
@@ -248,11 +257,7 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     shell = read_config(config.model.name)
     check_quantized(config.model, shell.to_dict())
     lengths = prompt_lengths(config.play_settings, token_counter(config.model))
-    # Only our own forward pass has no masks of sliding windows.
-    window = getattr(shell, "sliding_window", None) if shell.model_type in FAMILIES else None
-    if line := _beyond_window(longest_text(config.sampling, lengths), window or 0):
-        listener.warning(line)
-    for line in beyond_positions(config.sampling, shell):
+    for line in too_long(config.sampling, lengths, shell, hosted=machine.shape.hosted):
         listener.warning(line)
     fitted = memory.fit(config, machine, lengths, members)
     if fitted.changes:
@@ -260,18 +265,6 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     if fitted.warning:
         listener.warning(f"warning: {fitted.warning}")
     return fitted.config
-
-
-def _beyond_window(longest: int, window: int) -> str:
-    """Returns the warning that a text of `longest` tokens exceeds the base's sliding window; empty if it does not."""
-    if not window or longest <= window:
-        return ""
-    # The lengths are bounds that few prompts reach, so this is no refusal: the sampler refuses what is too long.
-    return (
-        f"warning: a prompt and its text may have {longest} tokens, and this base's sliding window has {window}: a "
-        "step with a longer one ends the run. Set game.references, sampling.proposal_tokens or sampling.attempt_tokens "
-        "lower"
-    )
 
 
 def quiet_libraries() -> None:

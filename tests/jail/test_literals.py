@@ -177,7 +177,19 @@ def test_long_numbers_are_read_and_written_whatever_python_limits() -> None:
     assert (done.stdout, done.stderr) == (f"-1{'0' * 1_000}\n", "")
 
 
-LEAVES = [math.inf, math.nan, 1 + 2j, complex(math.inf, 0.0), complex(-0.0, math.nan), (), [], {}, set(), frozenset(), 7]
+LEAVES = [
+    math.inf,
+    math.nan,
+    1 + 2j,
+    complex(math.inf, 0.0),
+    complex(-0.0, math.nan),
+    (),
+    [],
+    {},
+    set(),
+    frozenset(),
+    7,
+]
 
 
 @pytest.mark.parametrize("leaf", LEAVES, ids=repr)

@@ -58,6 +58,21 @@ _EXTRAS = {"bitsandbytes": "bnb", "torchao": "torchao"}
 _LIBRARIES = {"nf4": "bitsandbytes", "int8": "bitsandbytes", "torchao_int8": "torchao", "torchao_fp8": "torchao"}
 
 
+def hosted_positions(config: Any) -> int:
+    """Returns the most tokens of a text that transformers' modules compute rightly, 0 if any number of them.
+
+    `config` is a transformers configuration. LongRoPE has two sets of frequencies, and transformers chooses by the
+    longest text of a batch: a short text would depend on its neighbours. So only texts for which it is the first set
+    are allowed.
+    """
+    text = config.get_text_config()
+    positions = int(getattr(text, "max_position_embeddings", None) or 0)
+    rotary = getattr(text, "rope_parameters", None) or {}
+    if rotary.get("rope_type") == "longrope":
+        return int(rotary["original_max_position_embeddings"])
+    return positions
+
+
 def check_model(model: ModelConfig) -> None:
     """Raises ModelError or MissingLibraryError if what is on this machine shows that a base cannot be trained on.
 

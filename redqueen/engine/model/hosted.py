@@ -23,6 +23,7 @@ from transformers.modeling_outputs import MoeModelOutputWithPast
 from redqueen.engine.kernels.dispatch import kernels_of
 from redqueen.engine.lora.products import HostedLinear
 from redqueen.engine.lora.sites import RowAdapters
+from redqueen.engine.model import hosted_positions
 from redqueen.engine.model.attention import SharedPrefix
 from redqueen.engine.model.forward import MemberRows
 from redqueen.engine.model.quantized import rounds_inputs
@@ -57,7 +58,7 @@ class HostedDecoder:
         self.hidden_size = int(head.in_features)
         self.head_weights = self.vocabulary * self.hidden_size
         # Masks of sliding windows are transformers' own, so that any length is right that its positions reach.
-        self.window = int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or 0)
+        self.window = hosted_positions(model.config)
         self._head = _without(model, self.text)
         # The adapters of the batch that is being computed. Otherwise the model is the base alone.
         self._adapters: RowAdapters | None = None

@@ -130,8 +130,12 @@ class HostedDecoding:
     def assign_rows(self, slots: Sequence[int]) -> None:
         self.rows = len(slots)
         self.products.assign(slots)
+        self._trim(_SPARE)
+
+    def _trim(self, spare: int) -> None:
+        """Drops the places in front that no row uses, if there are at least `spare` of them."""
         used = int(self.length_R[: self.rows].max())
-        if self.width - used >= _SPARE:
+        if self.width - used >= spare:
             for layer in self.cache.layers:
                 layer.keys = layer.keys[:, :, -used:]
                 layer.values = layer.values[:, :, -used:]
@@ -140,6 +144,9 @@ class HostedDecoding:
     def __call__(self, token_R: Tensor) -> Tensor:
         """Appends a token to each of the first R rows and returns its last hidden states [R, H]."""
         rows = len(token_R)
+        # A base with learned positions takes no more places than it has positions.
+        if self.width >= self.decoder.window > 0:
+            self._trim(1)
         for layer in self.cache.layers:
             # Rows behind the last one are free, and those that only fill a bucket have no keys yet.
             layer.keys = _widened(layer.keys[:rows], rows, self.width)

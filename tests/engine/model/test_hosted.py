@@ -132,6 +132,11 @@ def test_a_window_shorter_than_the_text_matters(family: str) -> None:
     assert differing[WINDOW:].max() > 0.01
 
 
+def test_longrope_allows_texts_that_do_not_change_the_frequencies_of_their_neighbours() -> None:
+    assert HostedDecoder(tiny_model("phi3_long")).window == 64
+    assert HostedDecoder(tiny_model("phi3")).window == 256
+
+
 @pytest.mark.parametrize("family", ["llama", "qwen2"])
 def test_hosted_equals_our_own_decoder(family: str) -> None:
     model = tiny_model(family)

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 
 import pytest
 import torch
+from transformers import GPTNeoConfig, GPTNeoForCausalLM
 
 from redqueen.config import AUTO_TARGETS
 from redqueen.engine.lora.adapter_bank import AdapterBank
@@ -133,3 +134,28 @@ def test_further_rows_join_a_running_batch() -> None:
     # Ended rows leave places in front of all others, which are given back.
     alone = sample(decoder, bank, [group(1, PROMPTS[2], 9, 8, 8)])
     assert [done[index].token_ids for index in (9, 10)] == [alone[index].token_ids for index in (9, 10)]
+
+
+def test_rows_behind_a_long_one_need_no_more_places_than_the_base_has_positions() -> None:
+    # The masks of GPT-Neo are buffers of that size.
+    config = GPTNeoConfig(
+        vocab_size=64,
+        max_position_embeddings=64,
+        hidden_size=16,
+        num_layers=2,
+        num_heads=2,
+        attention_types=[[["global", "local"], 1]],
+        window_size=8,
+    )
+    decoder = HostedDecoder(GPTNeoForCausalLM(config).eval().requires_grad_(False))
+    bank = bank_of(decoder)
+
+    def groups() -> list[RowGroup]:
+        # All start together. The long one soon ends, far to the right of what the others have.
+        others = [group(0, tuple(range(3, 13)), number, 40) for number in range(1, 16)]
+        return [group(0, tuple(range(3, 63)), 0, 4), *others]
+
+    texts = sample(decoder, bank, groups())
+    for each in groups()[:3]:
+        number = each.rows[0].index
+        assert texts[number].token_ids == sample(decoder, bank, [each])[number].token_ids
