@@ -45,7 +45,7 @@ from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.method.reward_probe import check_advantage, check_rewards
 from redqueen.method.seeds import is_reserved, seeds_of
 from redqueen.method.verifier import LocalVerifier
-from redqueen.records import Verifier
+from redqueen.records import PromptLengths, Verifier
 from redqueen.run.recording.environment import environment, session
 from redqueen.run.recording.measures import Spread
 from redqueen.run.recording.metrics import check_own
