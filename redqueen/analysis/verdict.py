@@ -316,7 +316,7 @@ def _uncontested(contested: Trend) -> str:
 def _decide(solve_rate: Trend, contested: Trend, size: Trend) -> tuple[Word, str]:
     """Returns the word and its reason. The order of the questions is a part of the rule."""
     climbs = solve_rate.rises and solve_rate.change.mean >= CLIMB
-    drops = solve_rate.falls and solve_rate.change.mean <= -CLIMB
+    lower = solve_rate.change.mean <= -CLIMB
     grows = size.rises and size.change.mean >= GROWTH * size.first
     shrinks = size.falls and size.change.mean <= -GROWTH * size.first
     solved = f"the solve rate went from {solve_rate.first:.2f} to {solve_rate.last:.2f}"
@@ -327,10 +327,12 @@ def _decide(solve_rate: Trend, contested: Trend, size: Trend) -> tuple[Word, str
         return "collapse", f"Nearly every task is solved ({solve_rate.last:.2f}) and the programs do not grow."
     if contested.last < CONTESTED:
         return "disengagement", _uncontested(contested)
-    if grows and not drops and 1 - SOLVED <= solve_rate.last <= SOLVED:
+    if grows and not lower and 1 - SOLVED <= solve_rate.last <= SOLVED:
         return "arms race", f"The programs grew and the students kept up: {solved}."
-    if grows and drops:
-        return "undecided", f"The programs grew and the students fell behind: {solved}."
+    # A fall that may be chance is no proof that they kept up.
+    if grows and lower:
+        behind = "the students fell behind" if solve_rate.falls else "whether the students kept up is not clear"
+        return "undecided", f"The programs grew and {behind}: {solved}."
     return "undecided", f"The programs neither grew nor became smaller enough to tell: {solved}."
 
 

@@ -55,6 +55,15 @@ def test_students_that_fall_behind_are_no_arms_race() -> None:
     assert "fell behind" in found.reason
 
 
+def test_a_fall_that_may_be_chance_does_not_show_that_students_kept_up() -> None:
+    found = verdict(lines(0.7 - 0.35 * T + noise(0, 0.4), 3 + 5 * T))
+    assert found.solve_rate is not None
+    assert found.solve_rate.change.mean < -0.1
+    assert not found.solve_rate.falls
+    assert found.word == "undecided"
+    assert "not clear" in found.reason
+
+
 def test_a_short_run_is_undecided_and_says_why() -> None:
     found = verdict(lines(0.4 + 0.5 * T, 6 - 3 * T)[:20])
     assert found.word == "undecided"
