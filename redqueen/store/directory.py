@@ -9,8 +9,9 @@ import fcntl
 import os
 import re
 import shutil
+import sqlite3
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
@@ -72,19 +73,22 @@ class RunDirectory:
 
     @property
     def unstarted(self) -> bool:
-        """Whether nothing is there but what a start leaves that ended before its first checkpoint."""
-        if not self.path.is_dir():
+        """Whether nothing is there but what a start leaves that ended before its first checkpoint.
+
+        A start makes the lock first. Without it the folder is somebody's who put these files there.
+        """
+        if not (self.path / _LOCK).exists():
             return False
         if any(self.checkpoints.glob("[!.]*")) or (self.metrics_file.exists() and self.metrics_file.stat().st_size):
             return False
-        return all(_is_of_a_start(path.name) for path in self.path.iterdir())
+        return all(_is_of_a_start(path.name) for path in self.path.iterdir()) and not _has_steps(self.archive)
 
     def claim(self) -> None:
         """Makes the directory of a new run if need be, locks it, and clears what an earlier start left in it.
 
         Raises RunError if something else is there, if another process trains there, or if it cannot be written.
         """
-        self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
+        self._made = [path for path in (self.path, *self.path.parents) if not exists(path)]
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -93,7 +97,7 @@ class RunDirectory:
         self.lock()
         # A refused start gives the lock up: this process may go on, and try again.
         try:
-            if self.unstarted:
+            if not new and self.unstarted:
                 self._clear()
             if self.exists:
                 # A folder of other things is left as it was.
@@ -161,6 +165,12 @@ class RunDirectory:
         except BlockingIOError:
             self.unlock()
             raise RunError(f"another process is training in {self.path}") from None
+        except OSError as error:
+            self.unlock()
+            raise RunError(
+                f"cannot lock {self.path} ({error.strerror}): choose a folder in a file system that has locks, such as "
+                "a local disk"
+            ) from error
 
     def unlock(self) -> None:
         """Gives the directory up; does nothing if it was not locked."""
@@ -173,11 +183,13 @@ class RunDirectory:
         # Trying the lock would hold it for a moment, and a run that starts in that moment would be refused. The
         # kernel's table can be read without touching it: `1: FLOCK  ADVISORY  WRITE 6142 fe:00:2705838 0 EOF`.
         try:
-            inode = (self.path / _LOCK).stat().st_ino
+            lock = (self.path / _LOCK).stat()
             table = Path("/proc/locks").read_text()
         except OSError:
             return False
-        return any("FLOCK" in line and f":{inode} " in line for line in table.splitlines())
+        # The number of a file system without a device of its own, such as btrfs, is another one in this table.
+        device = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}" if os.major(lock.st_dev) else ""
+        return any("FLOCK" in line and f"{device}:{lock.st_ino} " in line for line in table.splitlines())
 
     def check_links(self) -> None:
         """Raises RunError if a file or folder of the run is a link (`redqueen.store.files`)."""
@@ -186,7 +198,7 @@ class RunDirectory:
 
     def config(self) -> Config:
         """Returns the resolved configuration. Raises RunError if the directory holds no run, or a link."""
-        if not self.path.exists():
+        if not exists(self.path):
             raise RunError(f"the folder {self.path} does not exist")
         if not self.path.is_dir():
             raise RunError(f"{self.path} is a file: give the folder of a run")
@@ -333,7 +345,21 @@ def occupied(path: Path, besides: str = "") -> bool:
 
     The file called `besides` does not count.
     """
-    return path.exists() and (not path.is_dir() or any(entry.name != besides for entry in path.iterdir()))
+    if not exists(path):
+        return False
+    try:
+        return not path.is_dir() or any(entry.name != besides for entry in path.iterdir())
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+
+
+def exists(path: Path) -> bool:
+    """Returns whether there is a file or folder `path`. Raises RunError if that cannot be known."""
+    try:
+        return path.exists()
+    # A folder on the way that may not be entered, or a name that is too long.
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _last_words(error: BaseException) -> str:
@@ -346,9 +372,24 @@ def _last_words(error: BaseException) -> str:
 
 def _is_of_a_start(name: str) -> bool:
     """Returns whether a new run makes a file or folder of this name before its first checkpoint."""
-    return name in (_LOCK, "checkpoints", "metrics.jsonl") or name.lstrip(".").startswith(
-        ("config.json", "environment.json", "run.sqlite", "stopped.json")
+    written = ("config.json", "environment.json", "stopped.json")
+    return name in (
+        *(_LOCK, "checkpoints", "metrics.jsonl", *written, *(f".{name}.tmp" for name in written)),
+        *(f"run.sqlite{ending}" for ending in ("", "-wal", "-shm", "-journal")),
     )
+
+
+def _has_steps(archive: Path) -> bool:
+    """Returns whether an archive has a step's records, or cannot be read."""
+    if not archive.exists():
+        return False
+    try:
+        with closing(sqlite3.connect(f"{archive.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            # A start that was killed may have made no table.
+            return bool(tables) and connection.execute("SELECT 1 FROM standings LIMIT 1").fetchone() is not None
+    except sqlite3.Error:
+        return True
 
 
 def saved_steps(checkpoints: Path) -> list[int]:

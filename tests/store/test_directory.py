@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
+import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -86,11 +90,18 @@ def test_a_folder_that_holds_no_run_is_refused(tmp_path: Path) -> None:
         RunDirectory(tmp_path).config()
 
 
+def archive(path: Path, steps: int) -> None:
+    """Makes an archive with as many standings."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE standings (step)")
+        connection.executemany("INSERT INTO standings VALUES (?)", [(step,) for step in range(steps)])
+
+
 def test_a_start_that_ends_before_its_first_checkpoint_leaves_nothing(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path / "runs" / "one")
     directory.claim()
     directory.create(Config(), {})
-    directory.archive.write_text("rows of the start")
+    archive(directory.archive, steps=0)
     assert directory.unstarted
     directory.release()
     assert list(tmp_path.iterdir()) == []
@@ -143,6 +154,43 @@ def test_a_killed_start_is_cleared_by_the_next_one(tmp_path: Path) -> None:
     assert second.saved() == [0], "what has a checkpoint stays"
     with pytest.raises(RunError, match="holds a run already"):
         RunDirectory(first.path).claim()
+
+
+def test_the_archive_of_a_run_without_its_checkpoints_is_never_cleared(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path / "run")
+    directory.claim()
+    directory.create(Config(), {})
+    archive(directory.archive, steps=3)
+    directory.unlock()
+    again = RunDirectory(directory.path)
+    with pytest.raises(RunError, match="holds a run already"):
+        again.claim()
+    assert directory.archive.exists()
+
+
+@pytest.mark.parametrize("name", ["config.json", "config.json.bak", "run.sqlite"])
+def test_files_that_a_person_put_into_a_folder_are_never_cleared(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    directory = RunDirectory(tmp_path)
+    with pytest.raises(RunError, match="choose another folder"):
+        directory.claim()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, how: int) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(RunError, match=r"cannot lock .* \(Function not implemented\): choose a folder"):
+        RunDirectory(tmp_path / "run").claim()
+
+
+def test_a_name_that_is_too_long_is_one_line() -> None:
+    directory = RunDirectory(Path("x" * 300))
+    for ask in (lambda: directory.exists, directory.config, directory.claim):
+        with pytest.raises(RunError, match="cannot read x+: File name too long"):
+            ask()
 
 
 @pytest.mark.parametrize("name", ["thesis.tex", "checkpoints/step-000002.bad", "metrics.jsonl"])

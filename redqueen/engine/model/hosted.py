@@ -12,13 +12,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 import transformers
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers.modeling_outputs import MoeModelOutputWithPast
+from transformers.utils import ModelOutput
 
 from redqueen.engine.kernels.dispatch import kernels_of
 from redqueen.engine.lora.products import HostedLinear
@@ -80,7 +81,14 @@ class HostedDecoder:
             if isinstance(module, transformers.GradientCheckpointingLayer):
                 self._recompute(module)
         if check:
-            self._check()
+            try:
+                self._check()
+            # What modules of a family raise that takes or gives other things.
+            except (AttributeError, LookupError, NotImplementedError, TypeError, ValueError) as error:
+                family = model.config.model_type
+                raise ModelError(
+                    f"model family '{family}' is not supported: {type(error).__name__}: {error}"
+                ) from error
 
     def states(
         self,
@@ -254,13 +262,24 @@ def _padded(prefixes: Iterable[SharedPrefix], device: torch.device) -> _Padded:
     return _Padded(to_device(row_BT, device), to_device(place_N, device), counts)
 
 
+@dataclass
+class _States(ModelOutput):
+    """What text models return, with all fields that some family's head reads."""
+
+    last_hidden_state: Tensor
+    past_key_values: None = None
+    hidden_states: None = None
+    attentions: None = None
+    cross_attentions: None = None
+    router_logits: None = None
+
+
 class _StateSource(nn.Module):
     """Takes the place of a text model, and returns the states that it is given."""
 
-    def forward(self, *others: Any, inputs_embeds: Tensor, **named: Any) -> MoeModelOutputWithPast:
+    def forward(self, *others: Any, inputs_embeds: Tensor, **named: Any) -> _States:
         del others, named
-        # The output of a mixture of experts has all fields of an ordinary one.
-        return MoeModelOutputWithPast(last_hidden_state=inputs_embeds)
+        return _States(inputs_embeds)
 
 
 def _without(model: Any, text: Any) -> Any:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from itertools import accumulate as running
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from transformers import GPTBigCodeConfig, GPTBigCodeForCausalLM
 
 from redqueen.config import AUTO_TARGETS
 from redqueen.engine.learning.gradients import ForwardOptions, accumulate
@@ -130,6 +132,23 @@ def test_a_window_shorter_than_the_text_matters(family: str) -> None:
     differing = (logits(wide, bank, "a", [ids]) - logits(narrow, bank, "a", [ids])).abs().amax(-1)
     assert differing[:WINDOW].max() <= LOGIT_ROUNDING * 10
     assert differing[WINDOW:].max() > 0.01
+
+
+def test_a_head_that_reads_other_outputs_of_its_text_model_is_hosted() -> None:
+    config = GPTBigCodeConfig(vocab_size=64, n_positions=64, n_embd=16, n_layer=2, n_head=2)
+    # `check` compares the parts with the whole.
+    assert HostedDecoder(GPTBigCodeForCausalLM(config).eval().requires_grad_(False)).window == 64
+
+
+def test_a_family_whose_modules_fail_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model("olmo2")
+
+    def refuse(*given: Any, **named: Any) -> Any:
+        raise TypeError("unexpected keyword argument 'use_cache'")
+
+    monkeypatch.setattr(model.model, "forward", refuse)
+    with pytest.raises(ModelError, match="model family 'olmo2' is not supported: TypeError: unexpected keyword"):
+        HostedDecoder(model)
 
 
 def test_longrope_allows_texts_that_do_not_change_the_frequencies_of_their_neighbours() -> None:
