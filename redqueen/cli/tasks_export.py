@@ -233,11 +233,17 @@ def _is_folder(out: str) -> bool:
 def _write(target: Path, write: Callable[[Path], None]) -> None:
     """Writes under another name and renames at the end: an export that fails leaves no half of it."""
     scratch = target.with_name(f".{target.stem}.tmp{target.suffix}")
+
+    def clear() -> None:
+        scratch.unlink(missing_ok=True) if scratch.is_file() else shutil.rmtree(scratch, ignore_errors=True)
+
     try:
+        # One that was killed may have left its files there.
+        clear()
         write(scratch)
         scratch.rename(target)
     except OSError as error:
         raise UserError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
         # After the rename there is nothing under this name.
-        scratch.unlink(missing_ok=True) if scratch.is_file() else shutil.rmtree(scratch, ignore_errors=True)
+        clear()

@@ -67,9 +67,11 @@ class _Training(Lines):
             how = f"sampled by vLLM, trained in {workers}"
         console.print(f"base: {config.model.name}, {how}; loading ...")
         console.print(f"follow it in a browser: redqueen watch {quoted(directory.path)}")
+        kept = "finished steps are kept"
+        if run.checkpoint_every > 1:
+            kept = f"steps up to the newest checkpoint are kept, and there is one every {run.checkpoint_every} steps"
         console.print(
-            f"Ctrl-C stops; finished steps are kept. To go on: redqueen train --resume {quoted(directory.path)}",
-            highlight=False,
+            f"Ctrl-C stops; {kept}. To go on: redqueen train --resume {quoted(directory.path)}", highlight=False
         )
 
     def training(self) -> None:
@@ -87,29 +89,43 @@ def shown(steps: int, directory: RunDirectory, train: Callable[[Callbacks], None
         raise Terminated
 
     began = time.monotonic()
-    before = len(directory.metrics())
+    # What was recorded after the newest checkpoint is played again.
+    before = (directory.saved() or [0])[-1]
     with on_sigterm(terminate):
         try:
             with _attached(steps) as attached:
                 train(attached)
         except KeyboardInterrupt as stop:
             terminated = isinstance(stop, Terminated)
-            dropped = "; the unfinished step was dropped" if directory.saved() else ""
-            console.print(f"\nstopped{' by SIGTERM' if terminated else ''}{dropped}. {how_to_resume(directory)}")
+            by = " by SIGTERM" if terminated else ""
+            console.print(f"\nstopped{by}{_dropped(directory)}. {how_to_resume(directory)}")
             return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
     _conclude(directory, before, time.monotonic() - began)
     return 0
 
 
+def _dropped(directory: RunDirectory) -> str:
+    """Returns what a stop costs, as the end of a sentence; "" before the first checkpoint."""
+    saved = directory.saved()
+    if not saved:
+        return ""
+    newest = directory.newest_metrics()
+    recorded = newest["step"] if newest else 0
+    if recorded <= saved[-1]:
+        return "; the unfinished step was dropped"
+    again = f"step {recorded} is" if recorded == saved[-1] + 1 else f"steps {saved[-1] + 1} to {recorded} are"
+    return f"; the newest checkpoint is of step {saved[-1]}, so {again} played again"
+
+
 def _conclude(directory: RunDirectory, before: int, seconds: float) -> None:
     """Prints the final population, and the command that a person is most likely to want next.
 
-    `before` is the number of steps that earlier sessions made, and `seconds` is what this one took, its start included.
+    `before` is the step that this session went on from, and `seconds` is what it took, its start included.
     """
     lines = directory.metrics()
-    count = len(lines) - before
-    what = f"{count} {'more ' if before else ''}step{'' if count == 1 else 's'}"
-    start = seconds - sum(line["seconds"]["total"] for line in lines[before:])
+    played = [line for line in lines if line["step"] > before]
+    what = counted(len(played), "more step" if before else "step")
+    start = seconds - sum(line["seconds"]["total"] for line in played)
     console.print(f"\ndone: {what} in {clock(seconds)}, of which the start took {clock(start)}, in {directory.path}")
     # In a terminal the live view has left this table above.
     if not console.is_terminal:

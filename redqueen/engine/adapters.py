@@ -190,9 +190,12 @@ def _target_modules(names: Iterable[str]) -> list[str]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Writes a safetensors file. Raises OSError if that fails."""
-    # The library's own `save_file` makes a file that only its owner can read, whatever the umask says.
-    path.write_bytes(save(dict(tensors), metadata={"format": "pt"}))
+    """Writes a whole safetensors file or none. Raises OSError if that fails."""
+    # A fit replaces what it kept before, and a kill must not leave half of it. The library's own `save_file` makes a
+    # file that only its owner can read, whatever the umask says.
+    scratch = path.with_name(f".{path.name}.tmp")
+    scratch.write_bytes(save(dict(tensors), metadata={"format": "pt"}))
+    scratch.replace(path)
 
 
 def load_adapter(folder: Path) -> tuple[dict[str, Factors], float]:

@@ -48,12 +48,14 @@ class SampleStore(Closing):
     """Holds samples in the file `FILE` of a folder, or in memory."""
 
     def __init__(self, folder: Path | None) -> None:
-        """Opens the file, and makes it if there is none. Raises UserError if it is no such file."""
-        path = ":memory:"
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            path = str(folder / FILE)
-        self.connection = sqlite3.connect(path)
+        """Opens the file, and makes it if there is none. Raises UserError if it is no such file, or cannot be made."""
+        path = ":memory:" if folder is None else str(folder / FILE)
+        try:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+            self.connection = sqlite3.connect(path)
+        except (OSError, sqlite3.Error) as error:
+            raise UserError(f"cannot write {path} ({error}): choose another --out") from error
         columns = ", ".join(
             f"{field.name} {'INTEGER' if field.type == 'int' else 'TEXT'}" for field in fields(SampleRow)
         )
@@ -75,13 +77,16 @@ class SampleStore(Closing):
         return {(row.adapter, row.problem, row.number): row for row in rows}
 
     def add(self, rows: Iterable[SampleRow]) -> None:
-        """Stores samples: all of them, or none if the process is killed."""
+        """Stores samples: all of them, or none if the process is killed. Raises UserError if the disk fails."""
         marks = ", ".join("?" for _ in _NAMES)
-        with self.connection:
-            self.connection.executemany(
-                f"INSERT OR REPLACE INTO samples ({', '.join(_NAMES)}) VALUES ({marks})",
-                [[getattr(row, name) for name in _NAMES] for row in rows],
-            )
+        try:
+            with self.connection:
+                self.connection.executemany(
+                    f"INSERT OR REPLACE INTO samples ({', '.join(_NAMES)}) VALUES ({marks})",
+                    [[getattr(row, name) for name in _NAMES] for row in rows],
+                )
+        except sqlite3.Error as error:
+            raise UserError(f"cannot write samples ({error}): the same command goes on from those before") from error
 
     def close(self) -> None:
         self.connection.close()

@@ -362,6 +362,8 @@ def export(run: Path, name: str, out: Path, step: int | None, listener: Listener
     announce_conversion(config.model, listener)
     # Everything is written under another name and renamed at the end: an export that fails leaves no half of a folder.
     scratch = out.with_name(f".{out.name}.tmp")
+    # One that was killed may have left its files there.
+    shutil.rmtree(scratch, ignore_errors=True)
     try:
         scratch.mkdir(parents=True, exist_ok=True)
         adapter = found.saved.adapters[member.name]

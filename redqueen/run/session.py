@@ -290,8 +290,10 @@ def _train(
     `fitted` is what runs: `config`, made smaller as free memory asks for it. An error of the disk becomes a line that
     says how to go on.
     """
-    for line in warnings_about(config.sampling, config.game, config.population.init, config.model.name):
-        attached.listener.warning(line)
+    # A resumed run has its tasks in the checkpoint, and need not have the file that they came from.
+    if saved is None:
+        for line in warnings_about(config.sampling, config.game, config.population.init, config.model.name):
+            attached.listener.warning(line)
     attached.listener.opening(fitted, directory)
     # A resumed run takes the same values if they fit: other ones round differently.
     taken = {key: attrgetter(key)(fitted) for key in FITTED}
@@ -330,6 +332,8 @@ def _writing(directory: RunDirectory) -> Generator[None]:
     except (OSError, sqlite3.Error) as error:
         if is_damage(error):
             raise damaged_archive(directory.archive, error) from error
+        if not directory.path.exists():
+            raise RunError(f"{directory.path} is gone: it was renamed or removed while the run trained") from error
         raise RunError(f"cannot write {directory.path}: {error}. Fix that. {how_to_resume(directory)}") from error
 
 

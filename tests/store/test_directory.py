@@ -189,7 +189,7 @@ def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytes
 def test_a_name_that_is_too_long_is_one_line() -> None:
     directory = RunDirectory(Path("x" * 300))
     for ask in (lambda: directory.exists, directory.config, directory.claim):
-        with pytest.raises(RunError, match="cannot read x+: File name too long"):
+        with pytest.raises(RunError, match=r"cannot read x+: File name too long"):
             ask()
 
 

@@ -244,8 +244,8 @@ def check_layout(connection: sqlite3.Connection, path: Path) -> None:
     if not path.stat().st_size:
         raise RunError(f"{path} is empty: put a copy of the file back, or start a new run")
     if layout != LAYOUT:
-        if not path.stat().st_size:
-            raise RunError(f"{path} is empty: put a copy of the file back, or start a new run")
+        if not layout and not connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+            raise RunError(f"{path} has no tables: copy {path.name}-wal too, which has the rows, or start a new run")
         raise RunError(f"{path} was written by another version of Red Queen (layout {layout}, not {LAYOUT}): {advice}")
     entries: dict[str, tuple[str, int]] = {
         name: (kind, root) for name, kind, root in connection.execute("SELECT name, type, rootpage FROM sqlite_master")

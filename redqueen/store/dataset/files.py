@@ -205,7 +205,18 @@ def _row(line: bytes) -> dict[str, Any] | str:
     except (ValueError, RecursionError) as error:
         # ValueError is also raised for numbers with too many digits.
         return f"not JSON: {str(error)[:200]}"
+    # JSON can spell half of a surrogate pair, which no file in UTF-8 and no tokenizer takes.
+    if b"\\ud" in line.lower() and not _is_text(json.dumps(row, ensure_ascii=False)):
+        return "no text: half of a surrogate pair stands in it"
     return cast(dict[str, Any], row) if isinstance(row, dict) else "not a JSON object"
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def rows_at_once(metadata: Any) -> int:
