@@ -56,6 +56,14 @@ def test_a_row_in_another_encoding_is_told_so(tmp_path: Path) -> None:
     assert next(read_rows(file)) == "no text in UTF-8: save the file in that encoding"
 
 
+def test_half_of_a_surrogate_pair_is_refused_by_row(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"question": "\\ud83d\\ude00 a \\\\ud800"}\n{"question": {"deep": ["\\uD800"]}}\n')
+    whole, half = read_rows(file)
+    assert whole == {"question": "😀 a \\ud800"}
+    assert half == "no text: half of a surrogate pair stands in it"
+
+
 def test_nan_is_no_value_as_pandas_writes_it(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text('{"question": "1 + 1?", "answer": NaN, "tests": [NaN]}\n')

@@ -51,9 +51,13 @@ def test_the_program_of_a_card_runs(
 
 
 def test_a_member_is_written_as_it_was_at_a_step(finished: Path, tmp_path: Path) -> None:
+    # What an export that was killed left is not part of the next one.
+    (tmp_path / ".then.tmp").mkdir()
+    (tmp_path / ".then.tmp" / "model.safetensors").write_bytes(b"half")
     done = redqueen("export", str(finished), "t1", str(tmp_path / "then"), "--step", "1")
     assert done.returncode == 0, done.stderr
     assert "wrote T1 (teacher) after step 1" in done.stdout
+    assert not (tmp_path / "then" / "model.safetensors").exists()
     assert redqueen("export", str(finished), "T1", str(tmp_path / "now")).returncode == 0
     then, now = (tmp_path / name / "adapter_model.safetensors" for name in ("then", "now"))
     assert then.stat().st_size == now.stat().st_size

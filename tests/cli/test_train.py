@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from redqueen.cli.train import _dropped
 from redqueen.config import Config, ConfigError
 from redqueen.config.recipes import configure, recipe_for
 from redqueen.run.session import warnings_about
@@ -141,9 +142,12 @@ def test_training_into_a_finished_run_says_what_is_there_and_changes_nothing(fin
 def test_a_finished_run_can_be_extended(finished: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished, run)
+    # A kill between the records of a step and its checkpoint: the step is played again, and counts.
+    shutil.rmtree(run / "checkpoints" / "step-000002")
     done = redqueen("train", "--resume", str(run), "--steps", "3")
     assert done.returncode == 0, done.stderr
-    assert "resuming at step 3 of 3" in done.stdout
+    assert "resuming at step 2 of 3" in done.stdout
+    assert "done: 2 more steps in" in done.stdout
     assert json.loads((run / "config.json").read_text())["run"]["steps"] == 3
 
 
@@ -205,6 +209,24 @@ def test_a_second_trainer_is_refused_and_ctrl_c_says_how_to_resume(tmp_path: Pat
     assert process.returncode == 130, err
     assert f"redqueen train --resume {run}" in out
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("saved", "recorded", "said"),
+    [
+        ([], 0, ""),
+        ([0, 5], 5, "; the unfinished step was dropped"),
+        ([5], 6, "; the newest checkpoint is of step 5, so step 6 is played again"),
+        ([5], 9, "; the newest checkpoint is of step 5, so steps 6 to 9 are played again"),
+    ],
+)
+def test_a_stop_says_what_is_played_again(tmp_path: Path, saved: list[int], recorded: int, said: str) -> None:
+    directory = RunDirectory(tmp_path)
+    for step in saved:
+        (directory.checkpoints / f"step-{step:06}").mkdir(parents=True)
+    for step in range(1, recorded + 1):
+        directory.append_metrics({"step": step})
+    assert _dropped(directory) == said
 
 
 @pytest.mark.slow

@@ -42,3 +42,10 @@ def test_a_file_that_holds_something_else_is_one_line(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("no database, but long enough to look at" * 50)
     with pytest.raises(UserError, match=r"holds no samples .*: choose another --out"):
         SampleStore(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(UserError, match=r"cannot write .*samples.* choose another --out"):
+            SampleStore(folder)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from transformers import AutoConfig
 
 from redqueen.config import SamplingConfig
 from redqueen.records import PromptLengths
-from redqueen.run.session import too_long
+from redqueen.run.session import _writing, too_long
+from redqueen.store.directory import RunDirectory, RunError
 
 LENGTHS = PromptLengths(proposal=100, attempt=200)
 
@@ -28,3 +32,11 @@ def test_texts_that_the_base_refuses_are_said() -> None:
     (line,) = too_long(sampling, LENGTHS, shell, hosted=False)
     assert "this base takes 1,099 at most" in line
     assert too_long(sampling, LENGTHS, shell, hosted=True) == []
+
+
+def test_a_run_whose_folder_was_removed_is_not_called_unstarted(tmp_path: Path) -> None:
+    with (
+        pytest.raises(RunError, match="run is gone: it was renamed or removed while the run trained"),
+        _writing(RunDirectory(tmp_path / "run")),
+    ):
+        (tmp_path / "run" / "now.json").write_text("")

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -209,6 +210,14 @@ def test_no_archive_and_no_database_are_refused_in_one_line(tmp_path: Path) -> N
         ArchiveReader(tmp_path / "run.sqlite")
     (tmp_path / "run.sqlite").write_text("this is no database, however long it may be" * 99)
     with pytest.raises(RunError, match=r"cannot read .*run.sqlite: file is not a database"):
+        ArchiveReader(tmp_path / "run.sqlite")
+
+
+def test_an_archive_without_the_file_of_its_newest_rows_says_so(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "run.sqlite")) as connection:
+        # A database whose tables are in the log, which was not copied.
+        connection.execute("PRAGMA journal_mode = WAL")
+    with pytest.raises(RunError, match=r"run.sqlite has no tables: copy run.sqlite-wal too"):
         ArchiveReader(tmp_path / "run.sqlite")
 
 
