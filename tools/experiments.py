@@ -148,7 +148,10 @@ WORK = Experiment(
     slopes=(("C", "A"), ("E", "A")),
 )
 
-THIRTY = ("game.seed_tasks=32",)
+OWN_TASKS = 32
+THIRTY = (f"game.seed_tasks={OWN_TASKS}",)
+# Made by `redqueen warm-start` of these alone, as `tools/own_seeds.py` says.
+OWN_START = ("population.init=adapters/own-32",)
 MIXED = ("game.own_share=0.5", "game.pick=difficulty")
 
 OWN = Experiment(
@@ -161,15 +164,17 @@ OWN = Experiment(
     common=WITH_WORK,
     arms={
         "F": ("expr", *ALONE, *THIRTY),
+        "F32": ("expr", *ALONE, *THIRTY, *OWN_START),
         "G": ("expr", *ALONE, *THIRTY, "game.pick=difficulty"),
         "H": ("expr", *PAIR, *THIRTY),
         "M": ("expr", *PAIR, *THIRTY, *MIXED),
+        "M32": ("expr", *PAIR, *THIRTY, *MIXED, *OWN_START),
         "N": ("expr", *TWO_PAIRS, *THIRTY, *MIXED),
         "U": ("expr", *ALONE, "game.pick=difficulty"),
     },
-    seeds={"F": 5, "G": 5, "H": 3, "M": 5, "N": 3, "U": 5},
-    order=(("M", "G", "F"), ("U",), ("H", "N")),
-    compared=(("M", "F"), ("M", "G"), ("G", "F"), ("M", "H"), ("M", "U"), ("N", "M")),
+    seeds={"F": 5, "F32": 1, "G": 5, "H": 3, "M": 5, "M32": 1, "N": 3, "U": 5},
+    order=(("M", "G", "F"), ("U",), ("H", "N"), ("F32", "M32")),
+    compared=(("M", "F"), ("M", "G"), ("G", "F"), ("M", "H"), ("M", "U"), ("N", "M"), ("M32", "F32")),
     slopes=(("M", "H"),),
 )
 

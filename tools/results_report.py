@@ -63,11 +63,13 @@ NAMES = {
     "M": "M: a teacher and the 32, half and half",
     "N": "N: two pairs and the 32, half and half",
     "U": "U: all seeds by difficulty",
+    "F32": "F32: F from a start fitted on the 32",
+    "M32": "M32: M from a start fitted on the 32",
 }
 # An arm has one colour in all figures. P and Q are never beside W10 and W30, and arms on own tasks beside no others.
 HUE_OF = {
     arm: hue
-    for arms in ("RABCDESPQ", ("", "", "", "", "", "", "", "W10", "W30"), "FGHMNU")
+    for arms in ("RABCDESPQ", ("", "", "", "", "", "", "", "W10", "W30"), (*"FGHMNU", "F32", "M32"))
     for arm, hue in zip(arms, HUES, strict=False)
 }
 
