@@ -9,6 +9,8 @@ STRANGERS = "T"
 """The name of an arm that is no run: strangers, who are trained on the tasks of other arms."""
 PASSES = (1, 4, 16)
 """The k of pass@k."""
+WINDOW = 10
+"""The coverage of tasks is counted in windows of so many steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

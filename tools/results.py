@@ -34,7 +34,7 @@ from redqueen.analysis.verdict import oscillation
 from redqueen.base.intervals import mean
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.directory import RunDirectory
-from tools.experiments import EXPERIMENTS, EXPR, PASSES, STRANGERS, Experiment
+from tools.experiments import EXPERIMENTS, EXPR, PASSES, STRANGERS, WINDOW, Experiment
 from tools.expr_scores import contested_depths, depth_scores, wrong_golds
 
 ROOT = Path(__file__).parents[1]
@@ -49,9 +49,8 @@ CURRICULA = ("C", "A", "E")
 """The arms whose tasks strangers are trained on."""
 STRANGER_STEPS = 30
 MACHINE = ("gpu", "processor", "cores", "dtype")
-WINDOW = 10
 RAREFIED = 100
-"""Coverage is counted in so many tasks of so many steps."""
+"""Coverage is counted in so many tasks of a window."""
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from redqueen.analysis.drawing import HUES, write
 from redqueen.base.intervals import Interval, difference, interval, interval_text, slope, t_probability
 from redqueen.extras.studies.retention import RetentionPlan, RetentionTrial
 from redqueen.extras.studies.retention_command import draw
-from tools.experiments import CODE, EXPERIMENTS, PASSES, STRANGERS, Experiment
+from tools.experiments import CODE, EXPERIMENTS, PASSES, STRANGERS, WINDOW, Experiment
 
 ROOT = Path(__file__).parents[1]
 NUMBERS = ROOT / "docs" / "results"
@@ -173,14 +173,21 @@ def breadth(run: Run) -> dict[int, float]:
 
 
 def narrowing(runs: Runs) -> Values:
-    """Returns the log of `breadth` at the end of a run less that at its beginning, by arm and seed."""
+    """Returns the log of the paths at the end of a run less that at its beginning, by arm and seed."""
     found: dict[str, dict[int, float]] = {}
     for arm, by_seed in runs.items():
         for seed, run in by_seed.items():
-            points = list(breadth(run).values())
-            if len(points) > 1:
-                found.setdefault(arm, {})[seed] = math.log(points[-1] / points[0])
+            ends = _breadth_ends(run, "paths")
+            if ends is not None:
+                found.setdefault(arm, {})[seed] = math.log(ends[1] / ends[0])
     return found
+
+
+def _breadth_ends(run: Run, what: str) -> tuple[float, float] | None:
+    """Returns how much the first and the last ten steps cover; None if either had too few valid tasks to tell."""
+    by_step: Mapping[str, float] = run["breadth"][what]
+    first, last = str(WINDOW), str(run["steps"][-1]["step"])
+    return (by_step[first], by_step[last]) if first in by_step and last in by_step else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,8 +461,11 @@ def _breadth_table(runs: Runs, experiment: Experiment) -> str:
     values = narrowing(runs)
     rows: list[list[str]] = []
     for arm, by_seed in values.items():
-        ends = [_first_and_last([runs[arm][seed]["breadth"][what] for seed in by_seed]) for what in COUNTED]
-        rows.append([NAMES[arm], str(len(by_seed)), *ends, _points(by_seed.values(), 1, 2), "-"])
+        cells = [NAMES[arm], str(len(by_seed))]
+        for what in COUNTED:
+            ends = [ends for seed in by_seed if (ends := _breadth_ends(runs[arm][seed], what)) is not None]
+            cells.append(_from_to(ends, 0))
+        rows.append([*cells, _points(by_seed.values(), 1, 2), "-"])
     for one, other in experiment.compared:
         if differences := compared("", values, one, other).differences:
             change = _points(differences, 1, 2)
@@ -480,12 +490,6 @@ def _panel_table(panels: Runs) -> str:
         "harder is positive, fitted over all tasks and students)"
     )
     return f"{title}\n\n{_table(head, rows)}"
-
-
-def _first_and_last(runs: Sequence[Mapping[str, float]]) -> str:
-    """Returns the mean over runs of the first and of the last number of each."""
-    lines = [list(by_step.values()) for by_step in runs]
-    return _from_to([(line[0], line[-1]) for line in lines], 0)
 
 
 def _from_to(ends: Sequence[Iterable[float]], digits: int) -> str:

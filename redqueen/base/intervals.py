@@ -125,7 +125,7 @@ def around(mean: float, error: float, freedom: int, n: int, level: float = LEVEL
 
 @cache
 def t_quantile(level: float, freedom: int) -> float:
-    """Returns the t with P(|T| < t) = `level`, for Student's T with `freedom` >= 1 degrees of freedom, to about 1e-12.
+    """Returns the t with P(|T| < t) = `level`, for Student's T with `freedom` >= 1 degrees of freedom.
 
     The distribution function is a finite sum in θ = atan(t / √ν) (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4), and
     bisection finds θ. Raises ValueError if `level` is outside (0, 1) or `freedom` is below 1.

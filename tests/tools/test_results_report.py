@@ -30,7 +30,7 @@ def run(arm: str, seed: int, gain: float, rise: float) -> dict[str, Any]:
         "breadth": dict.fromkeys(
             ("paths", "programs"), {} if arm == "R" else {"10": 300.0, "20": 250.0, "60": 300 * math.exp(rise)}
         ),
-        "steps": [{**line, "step": step, "novel_rate": step / 10} for step in (1, 2, 3, 4)],
+        "steps": [{**line, "step": step, "novel_rate": step / 100} for step in (1, 2, 3, 60)],
         "held_out": [{"step": 4, "students": {"S0": {"gain": gain}, "S1": {"gain": gain}}}],
         "evaluations": {"0": {"S0": cells(0.2)}, "60": {"S0": cells(0.2 + gain), "S1": cells(0.2 + gain)}},
     }
@@ -86,6 +86,15 @@ def test_breadth_is_the_change_of_paths_from_the_first_window_to_the_last() -> N
     text = report.tables(RUNS, {})
     assert "| A: one model in both roles | 3 | 300 to 64 | 300 to 64 |" in text
     assert "| E - A | 2 | - | - | +1.50 | - |" in text
+
+
+@pytest.mark.parametrize("missing", ["10", "60"])
+def test_a_run_without_the_first_or_the_last_window_has_no_change_of_breadth(missing: str) -> None:
+    whole = RUNS["A"][0]
+    points = {step: value for step, value in whole["breadth"]["paths"].items() if step != missing}
+    runs = {"A": {0: whole, 1: {**RUNS["A"][1], "breadth": {"paths": points, "programs": points}}}}
+    assert report.narrowing(runs) == {"A": pytest.approx({0: -1.0})}
+    assert "| A: one model in both roles | 1 | 300 to 110 | 300 to 110 |" in report.tables(runs, {})
 
 
 def test_a_panel_is_the_first_and_the_last_tasks_for_the_first_and_the_last_students() -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -156,8 +157,16 @@ def transfer(
     programs, all with equal budgets. The table says how much each gained on held-out tasks. A file is one of redqueen
     tasks export; strangers of files alone start from the bundled model, unless model.name says otherwise.
     """
-    check_repeats(args)
+    paths = [Path(arg) for arg in args if _is_path(arg)]
+    overrides = [arg for arg in args if not _is_path(arg)]
+    check_repeats(overrides)
     say_loading()
     from redqueen.extras.studies.transfer import run_transfer
 
-    raise typer.Exit(run_transfer(args, seeds, out, jobs, as_json=as_json))
+    raise typer.Exit(run_transfer(paths, overrides, seeds, out, jobs, as_json=as_json))
+
+
+def _is_path(arg: str) -> bool:
+    """Returns whether an argument names a run or a file; others are settings."""
+    # The runs of a sweep have an equals sign in their paths, and no key has a slash.
+    return "=" not in arg or "/" in arg.partition("=")[0] or os.path.exists(arg)

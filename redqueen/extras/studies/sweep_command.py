@@ -6,7 +6,7 @@ OUT/CELL/seed-N is a run directory, seed-N.log next to it what its process print
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -20,9 +20,10 @@ from redqueen.errors import UserError
 from redqueen.evals.held_out import run_evaluation
 from redqueen.extras.studies.sweep import HALF, Combination, SweepRun, plan_sweep, train_runs
 from redqueen.method.rewards import scores
+from redqueen.run.recording.lines import Lines
 from redqueen.run.recording.metrics.metric import Line, contested_share
 from redqueen.run.recording.plain_console import plain_table, progress_console, table_console
-from redqueen.run.session import quiet_libraries
+from redqueen.run.session import fit, quiet_libraries
 from redqueen.store.directory import RunDirectory, write_json
 from redqueen.store.metrics import StepMetrics
 
@@ -109,12 +110,12 @@ def _metric(line: Line, metric: str) -> float | None:
 # runs. This one can.
 
 
-def held_out_score(run: SweepRun, tasks: int, on_start: Callable[[], None]) -> float:
+def held_out_score(run: SweepRun, tasks: int, progress: Console) -> float:
     """Returns the mean solve rate of the run's last students on `tasks` reserved tasks.
 
-    It is measured once and kept in seed-N.probe.json next to the run; `on_start` is called only before a measurement.
-    Raises RunError if the checkpoint of the sweep's last step is gone, UserError if the base cannot be loaded, or the
-    sandbox failed on every attempt.
+    It is measured once and kept in seed-N.probe.json next to the run; a measurement is announced on `progress`.
+    Raises RunError if the checkpoint of the sweep's last step is gone, UserError if the base cannot be loaded or does
+    not fit in free memory, or the sandbox failed on every attempt.
     """
     file = run.path.with_name(f"{run.path.name}.probe.json")
     steps = run.config.run.steps
@@ -133,18 +134,20 @@ def held_out_score(run: SweepRun, tasks: int, on_start: Callable[[], None]) -> f
         by_member = measured.pop("scores")
         if measured == wanted:
             return fmean(by_member.values())
-    on_start()
-    by_member = _measure(run, tasks)
+    progress.print(f"{run.cell} seed {run.seed}: {tasks} reserved tasks")
+    by_member = _measure(run, tasks, progress)
     write_json(file, {**wanted, "scores": by_member})
     return fmean(by_member.values())
 
 
-def _measure(run: SweepRun, tasks: int) -> dict[str, float]:
+def _measure(run: SweepRun, tasks: int, progress: Console) -> dict[str, float]:
     """Returns the solve rate of each student. Raises UserError, RunError."""
     # An earlier sweep may have played more steps, and the checkpoint of this one may be gone. No other stands for it.
     saved = load_step(RunDirectory(run.path), run.config.run.steps)
     students = [member.name for member in saved.population.members.values() if member.role != "teacher"]
-    with open_replay(run.config, saved, len(students)) as replay:
+    # The sweep holds what was asked for, and sizes that are left to the machine are still 0 in it.
+    config = fit(run.config, len(students), Lines(progress))
+    with open_replay(config, saved, len(students)) as replay:
         for name in students:
             replay.policy.join(name, saved.adapters[name])
         fixed = run_evaluation(replay.self_play, HALF, run.probed, tasks)
@@ -206,9 +209,8 @@ def _probes(cells: Sequence[Combination], runs: Sequence[SweepRun], tasks: int, 
     quiet_libraries()
     for run in runs:
         if run.done:
-            message = f"{run.cell} seed {run.seed}: {tasks} reserved tasks"
             try:
-                probes[run.cell][run.seed] = held_out_score(run, tasks, lambda text=message: progress.print(text))
+                probes[run.cell][run.seed] = held_out_score(run, tasks, progress)
             except UserError as error:
                 progress.print(f"not measured: {run.cell} seed {run.seed}: {error}", soft_wrap=True)
     return probes

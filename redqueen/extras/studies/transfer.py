@@ -271,13 +271,13 @@ less that of the start, in points; [..]: 95 % intervals over the strangers' seed
 seeds share: the held-out problems, and the start's one answer to each. solved: by the run's own students."""
 
 
-def run_transfer(args: Sequence[str], seeds: int, out: Path, jobs: int, *, as_json: bool) -> int:
+def run_transfer(
+    paths: Sequence[Path], overrides: Sequence[str], seeds: int, out: Path, jobs: int, *, as_json: bool
+) -> int:
     """Trains the strangers that are missing and prints their table; returns the exit code.
 
-    `args` are folders of runs or exported files, and settings as KEY=VALUE. Raises UserError.
+    `paths` are folders of runs or exported files, `overrides` settings as KEY=VALUE. Raises UserError.
     """
-    paths = [Path(arg) for arg in args if "=" not in arg]
-    overrides = [arg for arg in args if "=" in arg]
     if not paths:
         raise UserError("name the runs whose tasks are tried: redqueen transfer RUN... --out DIR")
     parts = curricula(paths)
@@ -301,7 +301,7 @@ def run_transfer(args: Sequence[str], seeds: int, out: Path, jobs: int, *, as_js
         progress.print("stopped: the same command goes on")
         return 130
     table = rows(found, _gains(cells, strangers))
-    document = {"args": list(args), "tasks": sizes, "rows": [asdict(row) for row in table]}
+    document = {"args": [*map(str, paths), *overrides], "tasks": sizes, "rows": [asdict(row) for row in table]}
     write_json(out / "transfer.json", document)
     if as_json:
         print(json.dumps(document, indent=1))
@@ -323,7 +323,7 @@ def _write(out: Path, found: Sequence[Curriculum]) -> None:
         try:
             write_tasks(curriculum.records, scratch)
             if file.exists() and file.read_bytes() != scratch.read_bytes():
-                raise UserError(f"{file} holds other tasks: the runs have changed since, choose another --out")
+                raise UserError(f"{file} holds other tasks: the runs or settings are others now, choose another --out")
             scratch.replace(file)
         except OSError as error:
             raise UserError(f"cannot write {file}: {error.strerror or error}") from error

@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
+from rich.console import Console
 
 from redqueen.config import ConfigError
 from redqueen.config.recipes import configure
@@ -130,7 +131,7 @@ def test_a_kept_score_of_other_tasks_is_measured_again(tmp_path: Path, monkeypat
     # The file says which kinds were asked, in which release.
     measured: list[tuple[str, ...]] = []
 
-    def measure(run: SweepRun, _: int) -> dict[str, float]:
+    def measure(run: SweepRun, *_: object) -> dict[str, float]:
         measured.append(run.config.game.kinds)
         return {"S0": 0.5}
 
@@ -138,13 +139,20 @@ def test_a_kept_score_of_other_tasks_is_measured_again(tmp_path: Path, monkeypat
 
     def score(kinds: str) -> float:
         config = START.override([f"game.kinds={kinds}"])
-        return command.held_out_score(SweepRun("all", 0, (), config, tmp_path / "seed-0"), 3, lambda: None)
+        return command.held_out_score(SweepRun("all", 0, (), config, tmp_path / "seed-0"), 3, Console(quiet=True))
 
     assert [score("code_o,code_i"), score("code_i,code_o"), score("code_o,code_f")] == [0.5] * 3
     assert measured == [("code_o", "code_i"), ("code_o", "code_f")]
     monkeypatch.setattr(command, "__version__", "0.0.0")
     score("code_o,code_f")
     assert len(measured) == 3
+
+
+def test_a_probe_makes_the_sizes_that_are_left_to_the_machine_fit(played: Path, tmp_path: Path) -> None:
+    shutil.copytree(played, tmp_path / "seed-0")
+    config = RunDirectory(played).config().override(["sampling.batch_rows=0"])
+    run = SweepRun("all", 0, (), config, tmp_path / "seed-0")
+    assert 0 <= command.held_out_score(run, 2, Console(quiet=True)) <= 1
 
 
 AXIS = ["evolution.enabled=true,false"]

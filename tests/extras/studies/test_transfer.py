@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from redqueen.config import ConfigError
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
+from redqueen.extras.studies import commands, transfer
 from redqueen.extras.studies.transfer import (
     NOTES,
     SEEDS,
@@ -156,7 +159,26 @@ def test_the_notes_say_what_an_interval_over_seeds_leaves_out() -> None:
 
 def test_a_transfer_needs_runs(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="name the runs"):
-        run_transfer(["run.steps=1"], 1, tmp_path / "out", 1, as_json=True)
+        run_transfer([], ["run.steps=1"], 1, tmp_path / "out", 1, as_json=True)
+
+
+def test_runs_of_a_sweep_are_told_from_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[tuple[list[str], list[str]]] = []
+
+    def run(paths: list[Path], overrides: list[str], *_: object, as_json: bool) -> int:
+        called.append(([path.as_posix() for path in paths], overrides))
+        return int(as_json)
+
+    monkeypatch.setattr(transfer, "run_transfer", run)
+    monkeypatch.chdir(tmp_path)
+    Path("learning.lr=2e-4/seed-0").mkdir(parents=True)
+    runs = ["sweeps/learning.lr=1e-4/seed-0", "sweeps/learning.lr=1e-4/seed-1", "learning.lr=2e-4/seed-0", "c.parquet"]
+    settings = ["run.steps=1", "learning.lr=3e-4", "game.tasks=a/b.jsonl"]
+    with pytest.raises(typer.Exit):
+        commands.transfer.function([*runs, *settings], Path("out"))
+    assert called == [(runs, settings)]
+    with pytest.raises(ConfigError, match=r"run\.steps is given twice"):
+        commands.transfer.function(["sweeps/a=1/seed-0", "run.steps=1", "run.steps=2"], Path("out"))
 
 
 @pytest.mark.slow
@@ -181,4 +203,4 @@ def test_strangers_are_trained_once(played: RunDirectory, tmp_path: Path) -> Non
     assert json.loads(again.stdout) == table
     (out / "run-last.jsonl").write_text("{}")
     refused = redqueen("transfer", str(played.path), *small, "--seeds", "1", "--out", str(out))
-    assert (refused.returncode, "holds other tasks" in refused.stderr) == (2, True)
+    assert (refused.returncode, "holds other tasks: the runs or settings are others now" in refused.stderr) == (2, True)
