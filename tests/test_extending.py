@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import random
 import re
 import sys
@@ -12,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import typer
@@ -60,6 +62,7 @@ from redqueen.run.recording.metrics import check_own, own_metrics, own_panels, o
 from redqueen.run.recording.metrics.metric import CountedStep
 from redqueen.run.recording.recorder import Session, Tracker, check_trackers, open_recorders, open_trackers
 from redqueen.store.directory import RunDirectory
+from redqueen.store.files import to_json
 from redqueen.store.lineage import lives
 from redqueen.store.metrics import numbers
 from redqueen.store.tasks import proposals
@@ -424,6 +427,22 @@ def test_a_metric_that_cannot_be() -> None:
         check_own(["solve_rate"])
     with pytest.raises(PluginError, match="'words' must give a number, a dict of numbers or None"):
         step_metrics(full(), ["words"])
+
+
+def test_a_metric_may_give_numbers_of_numpy_and_torch() -> None:
+    @plugins.metric("", title="Counts")
+    def counts(step: CountedStep) -> dict[str, object]:
+        return {"tasks": np.int64(3), "share": np.float32(0.5), "some": np.bool_(True), "loss": torch.tensor(2.5)}
+
+    @plugins.metric("", title="Count")
+    def count(step: CountedStep) -> object:
+        return np.sum([1, 2])
+
+    values = own_values(["counts", "count"], CountedStep(full()))
+    assert json.loads(to_json(values)) == {
+        "counts": {"tasks": 3, "share": 0.5, "some": True, "loss": 2.5},
+        "count": 3,
+    }
 
 
 class Calculator:

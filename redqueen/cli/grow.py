@@ -9,7 +9,7 @@ from redqueen.cli.tasks_import import import_tasks, imported_beside
 from redqueen.config import Config, EvalsConfig, GameConfig, PopulationConfig
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
-from redqueen.method.planting import held_out_of
+from redqueen.method.planting import held_out_of, language_of_seeds
 from redqueen.method.practice import posed_per_kind
 from redqueen.method.seeds import seeds_of
 from redqueen.method.task_bank import fingerprint_of, likeness_of
@@ -18,7 +18,7 @@ from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.store.dataset.files import fixed_tasks, is_exported, is_rows, read_rows
 from redqueen.store.directory import RunDirectory
 from redqueen.store.files import counted, quoted
-from redqueen.tasks.kinds import find, languages
+from redqueen.tasks.kinds import find
 
 SHORT = frozenset({"code_o", "code_i", "code_f"})
 """The kinds whose answers fit the recipe's limits. A whole program and a worked answer are longer."""
@@ -116,7 +116,7 @@ def _own_tasks(game: GameConfig) -> tuple[str, list[Task]]:
     """Returns the name of the user's file, and what it holds, without judging it."""
     if game.tasks is not None:
         return game.tasks, [task for task in fixed_tasks(Path(game.tasks)) if task.kind in game.kinds]
-    (language,) = languages(game.kinds)
+    language = language_of_seeds(game)
     return str(game.seeds), [
         Task(id="", kind=language.name, author="", step=0, program=draft.program, pairs=()) for draft in seeds_of(game)
     ]

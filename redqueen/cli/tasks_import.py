@@ -14,7 +14,7 @@ from redqueen.errors import UserError
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Task
 from redqueen.run.recording.plain_console import PlainConsole
-from redqueen.store.dataset.files import PACKED
+from redqueen.store.dataset.files import PACKED, is_rows
 from redqueen.store.dataset.forms import OwnTasks, load_own_tasks, seed_block
 from redqueen.store.directory import RunDirectory, write_text
 from redqueen.store.files import counted, quoted
@@ -74,6 +74,8 @@ def import_tasks(file: Path, out: Path | None, *, unsafe: bool) -> tuple[OwnTask
         out = imported_beside(file)[0 if seeds else 1]
     if not seeds and out.suffix != ".jsonl":
         raise UserError(f"{out}: tasks of the kind {own.tasks[0].kind} need a name that ends in .jsonl")
+    if seeds and is_rows(out):
+        raise UserError(f"{out}: programs with inputs become a file of seeds, which is text: give it a name in .txt")
     try:
         write_text(out, _seed_file(own.tasks) if seeds else _tasks_file(own.tasks))
     except OSError as error:

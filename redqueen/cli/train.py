@@ -29,21 +29,25 @@ class Terminated(KeyboardInterrupt):
 
 
 @contextmanager
-def _attached(steps: int) -> Generator[Callbacks]:
-    """Yields what shows a run on the console."""
+def _attached(steps: int) -> Generator[tuple[Callbacks, _Training]]:
+    """Yields what shows a run on the console, and its listener."""
     reporter = LiveReporter if console.is_terminal else LineReporter
     with closing(Heartbeat(console.print)) as heartbeat:
-        yield Callbacks(
+        listener = _Training(console, heartbeat)
+        attached = Callbacks(
             command=shlex.join(["redqueen", *sys.argv[1:]]),
-            listener=_Training(console, heartbeat),
+            listener=listener,
             recorders=[reporter(console, steps, heartbeat)],
         )
+        yield attached, listener
 
 
 class _Training(Lines):
     """Also prints what is about to run, and what the numbers of a step mean."""
 
     legend: str = ""
+    ready: float | None = None
+    """When the start had ended; None before."""
 
     def opening(self, config: Config, directory: RunDirectory) -> None:
         """Prints what is about to run, on what, and how to stop it and go on."""
@@ -75,6 +79,7 @@ class _Training(Lines):
         )
 
     def training(self) -> None:
+        self.ready = time.monotonic()
         console.print("the time left is shown after the first step; its first compilation takes some seconds more")
         console.print(self.legend)
 
@@ -93,14 +98,15 @@ def shown(steps: int, directory: RunDirectory, train: Callable[[Callbacks], None
     before = (directory.saved() or [0])[-1]
     with on_sigterm(terminate):
         try:
-            with _attached(steps) as attached:
+            with _attached(steps) as (attached, listener):
                 train(attached)
         except KeyboardInterrupt as stop:
             terminated = isinstance(stop, Terminated)
             by = " by SIGTERM" if terminated else ""
             console.print(f"\nstopped{by}{_dropped(directory)}. {how_to_resume(directory)}")
             return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
-    _conclude(directory, before, time.monotonic() - began)
+    ended = time.monotonic()
+    _conclude(directory, before, ended - began, (listener.ready or ended) - began)
     return 0
 
 
@@ -117,15 +123,14 @@ def _dropped(directory: RunDirectory) -> str:
     return f"; the newest checkpoint is of step {saved[-1]}, so {again} played again"
 
 
-def _conclude(directory: RunDirectory, before: int, seconds: float) -> None:
+def _conclude(directory: RunDirectory, before: int, seconds: float, start: float) -> None:
     """Prints the final population, and the command that a person is most likely to want next.
 
-    `before` is the step that this session went on from, and `seconds` is what it took, its start included.
+    `before` is the step that this session went on from. It took so many `seconds`, and so many of them was its `start`.
     """
     lines = directory.metrics()
-    played = [line for line in lines if line["step"] > before]
-    what = counted(len(played), "more step" if before else "step")
-    start = seconds - sum(line["seconds"]["total"] for line in played)
+    played = sum(line["step"] > before for line in lines)
+    what = counted(played, "more step" if before else "step")
     console.print(f"\ndone: {what} in {clock(seconds)}, of which the start took {clock(start)}, in {directory.path}")
     # In a terminal the live view has left this table above.
     if not console.is_terminal:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from redqueen.base import streams
+from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.method.judging import judge_proposals
 from redqueen.method.seeds import AUTHOR, OWN, SeedError, is_reserved
@@ -56,6 +57,14 @@ def held_out_of(programs: Iterable[tuple[Likeness, str]], share: float) -> froze
     return frozenset(chosen)
 
 
+def language_of_seeds(game: GameConfig) -> Language:
+    """Returns the language of the user's file `game.seeds`. Raises SeedError if the kinds are of several languages."""
+    found = languages(game.kinds)
+    if len(found) > 1:
+        raise SeedError(f"{game.seeds} is of one language, and game.kinds are of several: choose kinds of one")
+    return found[0]
+
+
 def plant_seeds(play: SelfPlay, share: float = 0.0, *, students_alone: bool = False) -> Planted:
     """Adds `game.seed_tasks` seed programs in all kinds to the task bank; a `share` of the user's is held out.
 
@@ -63,8 +72,8 @@ def plant_seeds(play: SelfPlay, share: float = 0.0, *, students_alone: bool = Fa
     """
     game = play.game
     own = game.seeds
-    if own is not None and len(languages(game.kinds)) > 1:
-        raise SeedError(f"{own} is of one language, and game.kinds are of several: choose kinds of one")
+    if own is not None:
+        language_of_seeds(game)
     programs = planted = 0
     tested: list[Task] = []
     for language in languages(game.kinds):

@@ -5,7 +5,6 @@ No task bank holds a program that is similar to a reserved one, and no warm star
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 from itertools import chain
 
@@ -61,11 +60,3 @@ def seed_ideas(kind: Kind) -> frozenset[str]:
 @cache
 def _seed_ideas(kind: TaskKind) -> frozenset[str]:
     return frozenset(kind.idea(draft.program, draft.message) for draft in kind.language.seeds())
-
-
-def seed_shapes(kinds: Iterable[Kind]) -> frozenset[str]:
-    """Returns the shapes of the shipped seed programs of these kinds' languages."""
-    shapes: set[str] = set()
-    for language in languages(kinds):
-        shapes.update(language.shape(draft.program) for draft in language.seeds())
-    return frozenset(shapes)

@@ -25,6 +25,7 @@ from redqueen.method.evolution import standings_of
 from redqueen.method.planting import Planted, plant_seeds, plant_tasks
 from redqueen.method.played_step import PlayedStep
 from redqueen.method.population import AnyRole, Population
+from redqueen.method.prompts import WithWork
 from redqueen.method.rating import TrueSkill
 from redqueen.method.self_play import SelfPlay
 from redqueen.method.step import Coevolution, SampledStep, play_step
@@ -120,6 +121,7 @@ class Trainer:
             population=standings_of(self.population, config.league),
             hall_of_fame=tuple(self.population.hall_of_fame),
             task_bank_size=len(self.self_play.task_bank),
+            with_work=isinstance(self.self_play.prompts, WithWork),
             true_work=seen.works,
             measures=self.measures.measure(outcome.played, seen.called, living),
             answers=tuple(answers),

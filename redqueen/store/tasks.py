@@ -11,7 +11,7 @@ from typing import Literal
 from redqueen.base.intervals import mean
 from redqueen.records import Kind
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.archive.rows import AttemptRow, ProposalRow, TaskRow
+from redqueen.store.archive.rows import BANK, AttemptRow, ProposalRow, TaskRow
 from redqueen.store.directory import RunDirectory
 from redqueen.tasks.kinds import find_or_plain
 
@@ -85,7 +85,10 @@ def select(every: Sequence[TaskHistory], member: str | None, kind: Kind | None, 
 
 
 def _pay(one: TaskHistory, member: str | None) -> float | None:
-    """Returns what `member` was paid; None where it was paid nothing, such as after a fault of the machine."""
-    if member is None or member == one.proposal.teacher:
+    """Returns what `member` was paid; None where it was paid nothing, such as after a fault of the machine.
+
+    Without a member it is what the teacher was paid, and the student at a fixed task, which no teacher wrote.
+    """
+    if member == one.proposal.teacher or (member is None and one.proposal.teacher != BANK):
         return one.proposal.reward
     return mean(attempt.reward for attempt in one.attempts)

@@ -95,6 +95,9 @@ def test_complexity_is_the_mean_of_the_kinds_that_teachers_write() -> None:
         ]
     )
     assert found["nodes"].curves == {"as written": (20.0, None), "reached": (15.0, None)}
+    # Programs with tests have no syntax tree, and say nothing about the others.
+    tested = by_key([line(1, complexity_by_kind={"code_o": sizes(30, 20), "code_t": None})])
+    assert tested["nodes"].curves == {"as written": (30.0,), "reached": (20.0,)}
 
 
 def test_coverage_is_shown_as_counted_and_rarefied() -> None:

@@ -80,6 +80,13 @@ def test_too_few_tasks_to_hold_one_out_are_said(tmp_path: Path, capsys: pytest.C
     assert "compared: what the students solve of the reserved tasks" in said
 
 
+def test_seeds_of_one_language_for_kinds_of_two_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "seeds.txt").write_text("# double it\ndef f(x):\n    return 2 * x\nf(1)\n")
+    config = grown(tmp_path / "seeds.txt", ["game.kinds=code_o,sql_o"], None, None)
+    with pytest.raises(UserError, match=r"seeds\.txt is of one language, and game\.kinds are of several"):
+        introduce_own(config.game, config.evals, config.population, config.run.steps)
+
+
 def test_files_whose_names_differ_behind_a_dot_are_imported_apart(tmp_path: Path) -> None:
     first = grown(published(tmp_path / "mine.v1.jsonl", GSM8K), [], None, None)
     second = grown(published(tmp_path / "mine.v2.jsonl.gz", MBPP), [], None, None)

@@ -9,7 +9,7 @@ import pytest
 
 from redqueen.cli.show import work_and_answer
 from redqueen.config import Config
-from redqueen.store.archive.rows import AttemptRow, MatchRow, MemberRow, ProposalRow, TaskRow
+from redqueen.store.archive.rows import BANK, AttemptRow, MatchRow, MemberRow, ProposalRow, TaskRow
 from redqueen.store.archive.writer import Archive
 from redqueen.store.directory import RunDirectory
 from redqueen.store.files import write_json
@@ -124,6 +124,18 @@ def test_worst_begins_with_what_was_refused_and_best_with_what_paid_most(run: Pa
     assert worst[0].endswith("(0.0.code_o.1)")
     assert "  refused, error (NameError at line 1); T0 is paid -1.00" in worst
     assert show(run, "--best").splitlines()[0].endswith("(0.0.code_o.0)")
+
+
+def test_fixed_tasks_are_shown_by_what_the_student_was_paid(tmp_path: Path) -> None:
+    write_json(RunDirectory(tmp_path).config_file, Config().model_dump(mode="json"))
+    posed = [replace(PROPOSAL, id=f"0.0.code_o.{number}", teacher=BANK, reward=None) for number in range(3)]
+    paid = zip(posed, (0.25, 1.0, -0.5), strict=True)
+    with Archive(RunDirectory(tmp_path).archive) as archive:
+        archive.write([replace(MATCH, teacher=BANK), *posed])
+        archive.write([replace(TASK, id=row.id) for row in posed])
+        archive.write([replace(ATTEMPT, task=row.id, reward=reward) for row, reward in paid])
+    assert show(tmp_path, "--best", "--limit", "1").splitlines()[0].endswith("(0.0.code_o.1)")
+    assert show(tmp_path, "--worst", "--limit", "1").splitlines()[0].endswith("(0.0.code_o.2)")
 
 
 def test_a_student_is_shown_by_what_it_was_paid(run: Path) -> None:

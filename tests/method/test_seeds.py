@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 from redqueen.config import Config, GameConfig
-from redqueen.jail import canonical, parse_literal
+from redqueen.jail import Job, Outcome, canonical, parse_literal
 from redqueen.method.judging import judge_proposals
-from redqueen.method.seeds import AUTHOR, SeedError, idea, seed_ideas, seed_shapes, seeds_of
+from redqueen.method.seeds import AUTHOR, SeedError, idea, seed_ideas, seeds_of
 from redqueen.method.task_bank import TaskBank
 from redqueen.method.verifier import LocalVerifier
-from redqueen.records import Kind, Pair, Proposal, Task, Verdict
+from redqueen.records import Draft, Kind, Pair, Proposal, Task, Verdict
 from redqueen.tasks.kinds import find
 from redqueen.tasks.programs.normal_form import fingerprint, shape
-from redqueen.tasks.python import FILES, NAMES, parse_block, seeds
+from redqueen.tasks.programs.reached import reached
+from redqueen.tasks.python import FILES, NAMES, PYTHON, parse_block, reserved, seeds
 from tests.grading import grade
 from tools import write_seeds
 from tools.same_outputs import same_as_reserved
@@ -270,9 +271,60 @@ def test_what_a_bank_knew_survives_a_resume() -> None:
     assert idea(other) == idea(task(PROGRAM))
 
 
-def test_the_shapes_of_seeds_are_those_of_the_languages_of_a_run() -> None:
-    query = find("sql_o").language
-    python = seed_shapes(NAMES)
-    assert python == seed_shapes(NAMES[:1])
-    assert python.isdisjoint(query.shape(draft.program) for draft in query.seeds())
-    assert seed_shapes((*NAMES, "sql_o")) == python | seed_shapes(["sql_o"])
+def test_shipped_programs_have_no_code_that_can_never_run() -> None:
+    # So their shapes need not be looked for in what is left of them, which takes a second for all.
+    for draft in (*seeds(), *reserved()):
+        assert shape(reached(draft.program)) == shape(draft.program) == PYTHON.shape(draft.program)
+
+
+KNOWN = "def f(x):\n    y = x * x\n    z = y - 7 // 2\n    return [z, y, x][::-1]"
+IDLE = (
+    "    pass",
+    "    0",
+    "    ...",
+    "    None",
+    "    'a text'",
+    "    w = 1",
+    "    import math",
+    "    if 0:\n        x = 2",
+)
+
+
+@pytest.mark.parametrize("line", [*IDLE, "    'one'\n    'two'"])
+def test_a_line_that_does_nothing_makes_no_new_idea(line: str) -> None:
+    bank = TaskBank(10)
+    bank.add(task(KNOWN), 0.5)
+    first, rest = KNOWN.split("\n", 1)
+    for padded in (f"{first}\n{line}\n{rest}", f"{KNOWN}\n{line}"):
+        assert not bank.is_novel(replace(task(padded), id="again"))
+        program = reserved()[5].program
+        head, body = program.split("\n", 1)
+        assert PYTHON.is_reserved(f"{head}\n{line}\n{body}")
+
+
+def test_programs_with_tests_keep_their_definitions() -> None:
+    # Which of them the tests call is not in the text.
+    tested = find("code_t").language
+    assert tested.shape("def add(a):\n    return a") != tested.shape("def one():\n    return 1")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        'def f(x):\n    "7a"\n    return len(f.__doc__) + x',
+        '"""1234"""\ndef f(x):\n    return x + int(__doc__)',
+        "def f(x):\n    '''h'''\n    return f.__code__.co_consts[0]",
+        '"12"\ndef f(x):\n    return globals()["__d" + "oc__"]',
+    ],
+)
+def test_a_program_that_reads_what_students_are_not_shown_is_no_task(program: str) -> None:
+    for kind in ("code_o", "code_i"):
+        outcome = find(kind).job(Draft(program, ("3",), ""))
+        assert isinstance(outcome, Outcome)
+        assert (outcome.status, outcome.detail) == (
+            "malformed",
+            "it reads comments or texts that students are not shown",
+        )
+    # Without such a text there is nothing to read, and a text that is not read does no harm.
+    assert isinstance(find("code_o").job(Draft("def f(x):\n    return f.__doc__", ("3",), "")), Job)
+    assert isinstance(find("code_o").job(Draft("def f(x):\n    'a'\n    return eval(x)", ("'3'",), "")), Job)

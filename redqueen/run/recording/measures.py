@@ -5,6 +5,7 @@ What a run has covered is counted from its first step. A resumed run counts it a
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -13,17 +14,16 @@ from typing import Any
 from redqueen.jail import parse_arguments, parse_literal
 from redqueen.method.behaviour import Behaviour
 from redqueen.method.played_step import PlayedStep
-from redqueen.method.seeds import seed_shapes
 from redqueen.records import Kind, Task, Verdict
 from redqueen.store.archive.rows import MeasureRow
-from redqueen.tasks.kinds import find
+from redqueen.tasks.kinds import find, languages
 from redqueen.tasks.programs import text_of
 from redqueen.tasks.programs.complexity import Complexity, complexity_of
 from redqueen.tasks.programs.coverage import Coverage, Covered, functions_of, paths_of
 from redqueen.tasks.programs.normal_form import hashed, shape
 from redqueen.tasks.programs.reached import reached_tree
 from redqueen.tasks.programs.signatures import signature, size_of
-from redqueen.tasks.python import seed_cells
+from redqueen.tasks.python import PYTHON, seed_cells
 
 MEASURES = ("depth", "cyclomatic", "lines", "variables", "nodes", "node_types")
 """The measures of a program's complexity."""
@@ -73,9 +73,7 @@ class Measures:
     def __init__(self, kinds: Sequence[Kind], spread: Spread = map) -> None:
         """Begins a run of these kinds; `spread` is where tasks are measured."""
         self._spread = spread
-        seeds = {"programs": seed_shapes(kinds), **seed_cells()}
-        names = ("programs", "paths", "functions", "signatures", "behaviours")
-        self._coverage = {name: Coverage(seeds[name]) for name in names}
+        self._coverage = {name: Coverage(cells) for name, cells in cells_of_seeds(kinds).items()}
         self._identities: set[str] = set()
 
     def restore(self, rows: Iterable[MeasureRow]) -> None:
@@ -124,6 +122,38 @@ class Measures:
         self._identities.add(row.identity)
 
 
+COVERAGES = ("programs", "paths", "functions", "signatures", "behaviours")
+
+
+def cells_of_seeds(kinds: Iterable[Kind]) -> dict[str, set[str]]:
+    """Returns what the shipped seed programs of these kinds' languages cover, by the name of the coverage.
+
+    Signatures and behaviours are known of Python's alone, whose are in a file: to know them the seeds have to be run.
+    """
+    covered: dict[str, set[str]] = {name: set() for name in COVERAGES}
+    for language in languages(kinds):
+        if language.name == PYTHON.name:
+            covered["programs"].update(language.shape(draft.program) for draft in language.seeds())
+            for name, cells in seed_cells().items():
+                covered[name] |= cells
+            continue
+        for draft in language.seeds():
+            tree = language.tree(draft.program)
+            if tree is not None:
+                for name, cells in _cells_of_tree(reached_tree(tree)).items():
+                    covered[name] |= cells
+    return covered
+
+
+def _cells_of_tree(tree: ast.Module) -> dict[str, frozenset[str]]:
+    """Returns what the text of a program covers."""
+    return {
+        "programs": frozenset([shape(text_of(tree))]),
+        "paths": paths_of(tree),
+        "functions": functions_of(tree),
+    }
+
+
 def measure_task(item: ToMeasure) -> MeasureRow:
     """Measures a task by itself: its row as if nothing in it were new."""
     task = item.task
@@ -135,6 +165,7 @@ def measure_task(item: ToMeasure) -> MeasureRow:
     written = complexity_of(whole)
     tree = reached_tree(tree)
     reached = complexity_of(tree)
+    cells = _cells_of_tree(tree)
     calls = [parse_arguments(pair.input) for pair in task.pairs]
     outputs = [parse_literal(pair.output) for pair in task.pairs]
     return MeasureRow(
@@ -145,9 +176,9 @@ def measure_task(item: ToMeasure) -> MeasureRow:
         input_size=fmean(sum(map(size_of, call)) for call in calls),
         output_size=fmean(map(size_of, outputs)),
         signature=signature_of(task),
-        shape=shape(text_of(tree)),
-        paths=" ".join(sorted(paths_of(tree))),
-        functions=" ".join(sorted(functions_of(tree))),
+        shape=" ".join(cells["programs"]),
+        paths=" ".join(sorted(cells["paths"])),
+        functions=" ".join(sorted(cells["functions"])),
         identity=_identity(task),
         repeated=False,
         new_shape=False,

@@ -51,6 +51,8 @@ class StepRecord:
     task_bank_size: int
     measures: StepMeasures
     """What the step's valid tasks are like."""
+    with_work: bool = False
+    """Whether the prompts' format has work before an answer."""
     true_work: Mapping[str, str] = field(default_factory=dict)
     """The work of the tasks that have one right answer, by their ids, as far as an attempt at them has work."""
     seconds: Mapping[str, float]

@@ -145,8 +145,9 @@ def standings_of(archive: ArchiveReader, member: str) -> list[StandingRow]:
 
 
 def matches_of(archive: ArchiveReader, member: str) -> list[MatchRow]:
-    """Returns the matches that a member played, in either role."""
-    return archive.rows(MatchRow, "teacher = ? OR student = ? ORDER BY step, rowid", [member, member])
+    """Returns the matches that a member played, in either role, without its practice at fixed tasks."""
+    met = "(teacher = ? OR student = ?) AND teacher != ? ORDER BY step, rowid"
+    return archive.rows(MatchRow, met, [member, member, BANK])
 
 
 def _common(wanted: TaskQuery, numbers: _Conditions) -> _Conditions:

@@ -56,7 +56,7 @@ class TaskRecord:
     solve_rate: float | None
     """`solved / attempts`, in sample: the student was trained on it. None without an attempt."""
     teacher_reward: float | None
-    """What the teacher was paid; None after a fault of the machine."""
+    """What the teacher was paid; None after a fault of the machine, and for a fixed task, which no teacher wrote."""
     novel: bool
     """Whether its idea was new when it was written: in no seed, and in no task of its kind in the task bank."""
     shape: str

@@ -7,7 +7,7 @@ import builtins
 import hashlib
 import io
 import tokenize
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import cast
@@ -250,24 +250,18 @@ def split_calls(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def normalise(program: str) -> str:
-    """Returns the program without comments, docstrings and its own spacing.
+    """Returns the program without comments, statements that do nothing (docstrings, `pass`) and its own spacing.
 
     Raises SyntaxError or ValueError if it does not parse, RecursionError if it is too deeply nested.
 
     It is meant for programs that the sandbox has accepted, not for hostile text.
     """
-    return ast.unparse(_undocumented(program))
+    return ast.unparse(_bare(program))
 
 
-def _undocumented(program: str) -> ast.Module:
-    # Without docstrings removed, a teacher could make any program of the bank new with one line.
-    tree = ast.parse(program)
-    for node in ast.walk(tree):
-        documented = isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        # A body that is only a docstring keeps it, because an empty body would not parse.
-        if documented and len(node.body) > 1 and ast.get_docstring(node, clean=False) is not None:
-            del node.body[0]
-    return tree
+def _bare(program: str) -> ast.Module:
+    # With statements that do nothing, a teacher could make any program of the bank new with one line.
+    return _Remarks(_does_nothing).visit(ast.parse(program))
 
 
 # Each attempt at a task asks for it again.
@@ -279,7 +273,7 @@ def without_remarks(program: str) -> str:
     """
     try:
         tree = ast.parse(program)
-        remarks = _Remarks()
+        remarks = _Remarks(_is_text)
         bare = ast.unparse(remarks.visit(tree))
         return bare if remarks.found or _has_comment(program) else program
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -287,9 +281,11 @@ def without_remarks(program: str) -> str:
 
 
 class _Remarks(ast.NodeTransformer):
-    """Takes texts that stand alone out of a program; a body that holds nothing else does nothing then."""
+    """Takes some statements that do nothing out of a program; a body that holds nothing else is `pass` then."""
 
-    found = False
+    def __init__(self, is_remark: Callable[[ast.stmt], bool]) -> None:
+        self.is_remark = is_remark
+        self.found = False
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         super().generic_visit(node)
@@ -297,7 +293,7 @@ class _Remarks(ast.NodeTransformer):
             body: object = getattr(node, name, None)
             if isinstance(body, list):
                 statements = cast("list[ast.stmt]", body)
-                kept = [statement for statement in statements if not _is_text(statement)]
+                kept = [statement for statement in statements if not self.is_remark(statement)]
                 self.found = self.found or len(kept) < len(statements)
                 setattr(node, name, kept or ([ast.Pass()] if statements else []))
         return node
@@ -312,6 +308,13 @@ def _is_text(statement: ast.stmt) -> bool:
             return False
 
 
+def _does_nothing(statement: ast.stmt) -> bool:
+    """Whether it is `pass`, a text or another constant that stands alone."""
+    return isinstance(statement, ast.Pass) or (
+        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    )
+
+
 def _has_comment(program: str) -> bool:
     lines = io.StringIO(program).readline
     return "#" in program and any(token.type == tokenize.COMMENT for token in tokenize.generate_tokens(lines))
@@ -320,7 +323,7 @@ def _has_comment(program: str) -> bool:
 # A step asks for the same program several times (task bank, worked examples), and parsing takes a millisecond.
 @lru_cache(maxsize=4096)
 def fingerprint(program: str) -> str:
-    """Returns a short hash of the normal form: equal for programs that differ in spacing, comments and docstrings only.
+    """Returns a short hash of the normal form: equal for programs that differ in what `normalise` leaves out only.
 
     A program that `ast` cannot parse or write is identified by its text.
     """
@@ -350,7 +353,7 @@ def shape(program: str) -> str:
     """
     # As in `fingerprint`: no program may end the run here.
     try:
-        tree = Constants().visit(_undocumented(program))
+        tree = Constants().visit(_bare(program))
         Names(tree).visit(tree)
         form = _dumped(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

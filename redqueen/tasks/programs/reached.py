@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from redqueen.tasks.programs import parse, room_for_depth, text_of
 from redqueen.tasks.programs.constant_branches import Branches
-from redqueen.tasks.programs.normal_form import ENTRY
+from redqueen.tasks.programs.normal_form import ENTRY, without_remarks
 
 # Takes out of a tree what nothing uses: functions, classes, imports, and constants assigned to names never read.
 
@@ -170,6 +170,8 @@ def _is_constant(node: ast.expr) -> bool:
 
 # A program that asks for its own names or text could tell the difference, so nothing of it is taken out.
 _ASKING_NAMES = frozenset({"locals", "vars", "dir", "globals", "eval", "exec", "__doc__", "__annotations__"})
+_TELLING_NAMES = frozenset({"vars", "globals", "__doc__"})
+"""Of these, those that show a docstring."""
 _HARMLESS_ATTRIBUTES = frozenset({"__init__", "__name__", "__class__", "__len__", "__add__", "__main__", "__iter__"})
 
 
@@ -180,6 +182,16 @@ def reached(program: str) -> str:
     'def f(x):\n    return x + 1'
     """
     return text_of(reached_tree(parse(program)))
+
+
+def reads_remarks(program: str) -> bool:
+    """Returns whether a program has comments or texts that students are not shown, and may read them.
+
+    Raises ProgramError if it does not parse.
+    """
+    if without_remarks(program) == program:
+        return False
+    return any(name in _TELLING_NAMES or _is_telling(name) for name in _spoken(parse(program)))
 
 
 def reached_tree(tree: ast.Module) -> ast.Module:
@@ -199,6 +211,7 @@ def reached_tree(tree: ast.Module) -> ast.Module:
 
 
 def _asks_about_itself(tree: ast.Module) -> bool:
+    """Whether a program may read its own names or text."""
     return any(name in _ASKING_NAMES or _is_telling(name) for name in _spoken(tree))
 
 

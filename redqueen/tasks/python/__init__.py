@@ -13,7 +13,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from redqueen.jail import CodecError, Job, parse_literal
+from redqueen.jail import CodecError, Job, Outcome, parse_literal
 from redqueen.records import Draft
 from redqueen.tasks.kinds.abduction import Abduction
 from redqueen.tasks.kinds.calls import Calls
@@ -23,6 +23,7 @@ from redqueen.tasks.kinds.language import Half, Words, halved, parse_block, read
 from redqueen.tasks.kinds.work import Run
 from redqueen.tasks.programs import ProgramError, parse
 from redqueen.tasks.programs.normal_form import ENTRY, fingerprint, shape, without_remarks
+from redqueen.tasks.programs.reached import reached, reads_remarks
 from redqueen.tasks.programs.tracing import TracedProgram
 
 # The programs that come with Python. The verifier computes their outputs.
@@ -118,6 +119,19 @@ def {ENTRY}(*arguments):
 """
 
 
+@cache
+def _shipped() -> frozenset[str]:
+    return frozenset(draft.program for draft in (*seeds(), *reserved()))
+
+
+def _reads_remarks(program: str) -> bool:
+    try:
+        return reads_remarks(program)
+    # The jail says what is wrong with it.
+    except (ProgramError, RecursionError):
+        return False
+
+
 class Python(Calls):
     """The language of the paper (see `redqueen.tasks.kinds.language.Language`)."""
 
@@ -142,7 +156,14 @@ class Python(Calls):
         return without_remarks(program)
 
     def shape(self, program: str) -> str:
-        return shape(program)
+        # A known program with code that can never run is known. The shipped ones have none, as a test shows, and to
+        # look for it in all of them takes a second.
+        if program in _shipped():
+            return shape(program)
+        try:
+            return shape(reached(program))
+        except (ProgramError, RecursionError):
+            return shape(program)
 
     def tree(self, program: str) -> ast.Module:
         return parse(program)
@@ -155,7 +176,10 @@ class Python(Calls):
         validate: bool = False,
         expected: tuple[bytes, ...] | None = None,
         one_processor: bool = False,
-    ) -> Job:
+    ) -> Job | Outcome:
+        # A value that no reader could know is no task.
+        if validate and _reads_remarks(program):
+            return Outcome(status="malformed", detail="it reads comments or texts that students are not shown")
         return Job(program, tuple(inputs), validate=validate, expected=expected, one_processor=one_processor)
 
     def called(self, program: str) -> str:

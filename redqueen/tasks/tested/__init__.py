@@ -19,7 +19,7 @@ from redqueen.records import Draft, Pair
 from redqueen.tasks.kinds.calls import Calls
 from redqueen.tasks.kinds.language import Half, SeedError, Words
 from redqueen.tasks.kinds.work import Run
-from redqueen.tasks.programs.normal_form import ENTRY
+from redqueen.tasks.programs.normal_form import ENTRY, shape
 from redqueen.tasks.python import PYTHON
 from redqueen.tasks.tested.kind import PassTests
 from redqueen.tasks.tested.tests import defined, expression, spelled, stdin_of
@@ -47,7 +47,8 @@ class Tested(Calls):
         return PYTHON.fingerprint(program)
 
     def shape(self, program: str) -> str:
-        return PYTHON.shape(program)
+        # What its tests call is not known here, so no definition counts as unused.
+        return shape(program)
 
     def tree(self, program: str) -> ast.Module | None:
         # The measures are of a function `f` and its arguments, and a test may ask for any expression.

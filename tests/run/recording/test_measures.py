@@ -9,14 +9,21 @@ import pytest
 
 from redqueen.method.behaviour import Behaviour
 from redqueen.method.played_step import PlayedMatch, PlayedStep, ScoredProposal
-from redqueen.records import Kind, Pair, Task
+from redqueen.records import Kind, Pair, Task, Verdict
 from redqueen.run.recording.files import ArchiveRecorder
-from redqueen.run.recording.measures import Measures, StepMeasures
+from redqueen.run.recording.measures import (
+    Measures,
+    StepMeasures,
+    ToMeasure,
+    cells_of,
+    cells_of_seeds,
+    measure_task,
+)
 from redqueen.run.recording.metrics import step_metrics
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import MemberRow
 from redqueen.store.metrics import StepMetrics
-from redqueen.tasks.kinds import BUILT_IN
+from redqueen.tasks.kinds import BUILT_IN, find
 from tests.run.recording.steps import MATCH, S0, T0, full, proposal, record
 
 DEAD = "def f(x):\n    y = x + 1\n    return y * 2\n    y = 3\n    return y"
@@ -128,6 +135,23 @@ def test_a_resumed_count_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> Non
         resumed.restore(reader.measures_of_members())
     recorder.close()
     assert measure(resumed, 5, *later) == measure(whole, 5, *later)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("code_o", 1744), ("expr_o", 512), ("sql_o", 288)])
+def test_seeds_of_each_language_are_known(kind: Kind, expected: int) -> None:
+    drafts = find(kind).language.seeds()
+    assert len(drafts) == expected
+    known = cells_of_seeds([kind])
+    for draft in drafts[:: 40 if kind == "code_o" else 8]:
+        # What is made of the text of a program depends on no value.
+        (given,) = draft.inputs[:1]
+        one = Task(id="a", kind=kind, author="T0", step=1, program=draft.program, pairs=(Pair(given, "1"),))
+        row = measure_task(ToMeasure(1, one, Verdict("valid"), None))
+        cells = cells_of(row)
+        for name in ("programs", "paths", "functions"):
+            assert known[name].issuperset(cells[name]), draft.program
+    # Another language's seeds are others.
+    assert known["programs"].isdisjoint(cells_of_seeds(["sql_o" if kind != "sql_o" else "expr_o"])["programs"])
 
 
 def test_what_champions_wrote_is_not_counted_again(tmp_path: Path) -> None:

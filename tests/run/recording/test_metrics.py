@@ -66,12 +66,16 @@ def test_work_is_measured_where_students_write_some() -> None:
     attempts += proposal.attempts[len(works) :]
     match = replace(match, proposals=(replace(proposal, attempts=tuple(attempts)), *match.proposals[1:]))
     task = proposal.attempts[0].attempted.task
-    worked = replace(whole, played=replace(whole.played, matches=(match,)), true_work={task.id: "y = 2"})
+    played = replace(whole.played, matches=(match,))
+    worked = replace(whole, played=played, with_work=True, true_work={task.id: "y = 2"})
     metrics = step_metrics(worked)
     count = len(attempts)
     # Half of a text of eight tokens is work.
     assert metrics["work_tokens"] == pytest.approx(2 * 4 / count)
     assert metrics["work_rate"] == pytest.approx(2 / count)
     assert metrics["faithful_rate"] == 0.5
+    # Students that have stopped to work are what one looks for.
+    stopped = step_metrics(replace(whole, with_work=True))
+    assert (stopped["work_tokens"], stopped["work_rate"]) == (0.0, 0.0)
     unknown = replace(worked, true_work={})
     assert "faithful_rate" not in step_metrics(unknown)

@@ -55,11 +55,19 @@ def own_values(names: Sequence[str], step: CountedStep) -> dict[str, Any]:
                 f"the metric '{name}' fails: {type(error).__name__}: {error}: repair it, and go on with --resume, "
                 "which plays this step again"
             ) from error
-    for name, value in values.items():
-        numbers = list(cast(Mapping[str, Any], value).values()) if isinstance(value, Mapping) else [value]
-        if not all(number is None or isinstance(number, int | float) for number in numbers):
-            raise PluginError(f"the metric '{name}' must give a number, a dict of numbers or None, not {value!r}")
-    return values
+    return {name: _numbers(name, value) for name, value in values.items()}
+
+
+def _numbers(name: str, value: Any) -> Any:
+    """Returns a metric's value as JSON has it. Raises PluginError if it is no number, no dict of numbers, and not None.
+
+    NumPy's numbers and tensors of one number are numbers, too.
+    """
+    given = cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {"": value}
+    plain = {key: each.item() if getattr(each, "shape", None) == () else each for key, each in given.items()}
+    if not all(number is None or isinstance(number, int | float) for number in plain.values()):
+        raise PluginError(f"the metric '{name}' must give a number, a dict of numbers or None, not {value!r}")
+    return plain if isinstance(value, Mapping) else plain[""]
 
 
 def own_panels(lines: Sequence[Line], metrics: Sequence[OwnMetric]) -> list[Panel]:

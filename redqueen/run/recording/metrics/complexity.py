@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import fmean
 
 from redqueen.base.intervals import mean
@@ -28,12 +28,18 @@ METRICS = Metrics("complexity")
 
 def mean_size(lines: Sequence[Line], which: str, measure: str) -> Column:
     """Returns a measure of the "written" or "reached" programs: the mean of the kinds whose programs teachers write."""
-    return tuple(_mean_of_kinds(line, which, measure) for line in lines)
+    # Programs with tests, and those of some languages, have no syntax tree.
+    measured = {
+        kind
+        for line in lines
+        for kind, sizes in (at(line, "complexity_by_kind") or {}).items()
+        # A program that was given to the teacher says nothing about it.
+        if sizes is not None and not find_or_plain(kind).starts_from_program
+    }
+    return tuple(_mean_of_kinds(line, measured, which, measure) for line in lines)
 
 
-def _mean_of_kinds(line: Line, which: str, measure: str) -> float | None:
-    # A program that was given to the teacher says nothing about it.
-    kinds = [kind for kind in at(line, "complexity_by_kind") or {} if not find_or_plain(kind).starts_from_program]
+def _mean_of_kinds(line: Line, kinds: Collection[Kind], which: str, measure: str) -> float | None:
     values = [at(line, "complexity_by_kind", kind, which, measure) for kind in kinds]
     measured = [value for value in values if value is not None]
     # With one kind missing the mean would jump to the other's level.

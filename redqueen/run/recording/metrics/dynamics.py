@@ -153,8 +153,8 @@ def _students(lines: Sequence[Line], name: str) -> Curves:
 def held_out(step: CountedStep) -> dict[str, Any] | None:
     """All benchmarks of `evals` together: the number of `problems`, without those that the machine lost for one of
     them, the share that the `start` solves, and of each of the `students` the `rate` and its `gain`, paired by problem,
-    with a 95 % interval from `low` to `high` (Student's t; null if no problem tells them apart). Runs with
-    another `asked` were asked other problems.
+    with a 95 % interval from `low` to `high` (Student's t; null if their answers differ at no problem, or alike at
+    all). Runs with another `asked` were asked other problems.
     """
     scores = held_out_scores(step.record.answers, step.record.start)
     return None if scores is None else {**scores, "asked": step.record.asked}

@@ -107,7 +107,7 @@ def work_tokens(step: CountedStep) -> float | None:
     """Mean length of the work in an attempt, 0 without any: its share of the text's characters, times its tokens. Only
     if the prompts ask for work.
     """
-    if not _has_work(step):
+    if not step.record.with_work:
         return None
     return mean(_work_tokens(attempt.attempted) for attempt in step.attempts)
 
@@ -124,7 +124,7 @@ def work_tokens(step: CountedStep) -> float | None:
 )
 def work_rate(step: CountedStep) -> float | None:
     """Attempts with work / attempts. Only if the prompts ask for work."""
-    return mean(bool(attempt.attempted.work) for attempt in step.attempts) if _has_work(step) else None
+    return mean(bool(attempt.attempted.work) for attempt in step.attempts) if step.record.with_work else None
 
 
 @METRICS.add("share", optional=True)
@@ -135,10 +135,6 @@ def faithful_rate(step: CountedStep) -> float | None:
     true = step.record.true_work
     works = [attempt.attempted for attempt in step.attempts if attempt.attempted.work]
     return mean(attempt.work == true[attempt.task.id] for attempt in works if attempt.task.id in true)
-
-
-def _has_work(step: CountedStep) -> bool:
-    return any(attempt.attempted.work for attempt in step.attempts)
 
 
 def _work_tokens(attempted: Attempted) -> float:
