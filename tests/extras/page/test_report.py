@@ -58,6 +58,11 @@ def test_data_cannot_leave_its_element() -> None:
     assert data_of(text) == {"text": hostile}
 
 
+def test_a_text_that_utf_8_cannot_hold_is_escaped() -> None:
+    text = document("t", "<main></main>", {"text": "half of a pair: \udc80"}, "report.js")
+    assert data_of(text.encode().decode()) == {"text": "half of a pair: \udc80"}
+
+
 def test_a_bundle_has_each_module_once_and_after_what_it_imports() -> None:
     script = bundle("report.js")
     places = [script.index(f"const module_{name}_js = ") for name in ("dom", "views_tree", "report")]
