@@ -94,14 +94,12 @@ def _chart(axes: Axes, chart: Chart, arms: Sequence[str]) -> None:
 
 
 def _curve(axes: Axes, steps: Sequence[int], curve: ArmCurve, hue: str, style: str, *, smooth: bool) -> None:
-    mean = np.array([np.nan if point is None else point.mean for point in curve.points])
-    low = np.array([np.nan if point is None or point.low is None else point.low for point in curve.points])
-    high = np.array([np.nan if point is None or point.high is None else point.high for point in curve.points])
-    if not smooth:
-        # Arms may have values at different steps, and a curve would break where another one has a point.
-        present = ~np.isnan(mean)
-        steps = [step for step, known in zip(steps, present, strict=True) if known]
-        mean, low, high = mean[present], low[present], high[present]
+    # Arms may have values at different steps, and a curve would break where another one has a point.
+    drawn = [(step, point) for step, point in zip(steps, curve.points, strict=True) if smooth or point is not None]
+    steps = [step for step, _ in drawn]
+    mean = np.array([np.nan if point is None else point.mean for _, point in drawn])
+    low = np.array([np.nan if point is None or point.low is None else point.low for _, point in drawn])
+    high = np.array([np.nan if point is None or point.high is None else point.high for _, point in drawn])
     # A band where some step has an interval; the others have too few runs for one.
     if not np.all(np.isnan(low)):
         axes.fill_between(steps, low, high, color=hue, alpha=0.18, lw=0)
