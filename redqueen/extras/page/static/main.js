@@ -142,7 +142,8 @@ function header(page, state, view) {
     h("a", { href: addressOf(path, page), "aria-current": path === open && "page" }, title),
   );
   // The focus may be on one of them.
-  if (links.map((link) => link.outerHTML).join("") !== nav.innerHTML) nav.replaceChildren(...links);
+  const same = links.length === nav.children.length && links.every((link, i) => link.isEqualNode(nav.children[i]));
+  if (!same) nav.replaceChildren(...links);
   if (!state) return;
   const left = state.seconds_left === null ? "" : `, ${clock(state.seconds_left)} left`;
   course.append(
