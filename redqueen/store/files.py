@@ -39,12 +39,12 @@ def read_object(path: Path) -> dict[str, Any]:
     return cast(dict[str, Any], data) if isinstance(data, dict) else {}
 
 
-def to_json(data: object, *, indent: int | None = None, ascii_only: bool = True) -> str:
+def to_json(data: object, *, indent: int | None = None) -> str:
     """Returns data as JSON. A number that is not finite is null: with it, no other program could read the text."""
     try:
-        return json.dumps(data, indent=indent, ensure_ascii=ascii_only, allow_nan=False)
+        return json.dumps(data, indent=indent, allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(data), indent=indent, ensure_ascii=ascii_only, allow_nan=False)
+        return json.dumps(_finite(data), indent=indent, allow_nan=False)
 
 
 def _finite(data: object) -> object:

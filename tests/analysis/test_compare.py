@@ -14,7 +14,8 @@ from redqueen.analysis.compare import budget, measures, quantities, rarefaction_
 from redqueen.analysis.compare.arms import Arm, answering, arms, charts, gain_charts, other_problems
 from redqueen.base.intervals import Interval, interval
 from redqueen.errors import UserError
-from redqueen.extras.page.compare_command import write_files
+from redqueen.extras.page import compare_command
+from redqueen.extras.page.compare_command import draw, write_files
 from redqueen.extras.page.comparison import comparison_page
 from redqueen.store.directory import RunDirectory, RunError
 from tests.cli.running import redqueen
@@ -138,6 +139,42 @@ def test_gains_begin_at_the_start_and_are_pooled(runs: list[Path]) -> None:
     assert chart.steps == (0, 5)
     assert curve.points == (interval([0.0, 0.0]), interval([10.0, 20.0]))
     assert "leaves out what all seeds share: the problems, and the start's one answer" in chart.panel.note
+
+
+def test_a_band_goes_on_where_another_arm_was_measured(runs: list[Path]) -> None:
+    pooled = arms(runs, "recipe")
+
+    def measured(arm: Arm, steps: list[int]) -> Arm:
+        two = [
+            replace(
+                arm.runs[0],
+                name=f"{arm.name} {number}",
+                lines=[{"step": step, "held_out": {"students": {"S0": {"gain": number * step}}}} for step in steps],
+            )
+            for number in (1, 2)
+        ]
+        return replace(arm, runs=tuple(two))
+
+    chosen = [measured(arm, steps) for arm, steps in zip(pooled, ([2, 4, 6], [3, 5, 7]), strict=True)]
+    (axes,) = draw(gain_charts(chosen), [arm.name for arm in chosen]).axes
+    assert [list(each.get_xdata()) for each in axes.lines] == [[0, 2, 4, 6], [0, 3, 5, 7]]
+    assert [len(band.get_paths()) for band in axes.collections] == [1, 1]
+
+
+def test_a_comparison_that_was_interrupted_can_be_written_again(
+    runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(_: object, file: Path) -> None:
+        if file.suffix == ".svg":
+            raise KeyboardInterrupt
+        file.touch()
+
+    monkeypatch.setattr(compare_command, "write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        compare_command.run_compare(runs, "recipe", tmp_path / "out", as_json=True)
+    monkeypatch.undo()
+    assert compare_command.run_compare(runs, "recipe", tmp_path / "out", as_json=True) == 0
+    assert (tmp_path / "out" / "index.html").exists()
 
 
 def test_it_is_said_that_the_arms_were_asked_other_problems(runs: list[Path]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from redqueen.run.recording.metrics import Panel, panels, standardised
+from redqueen.run.recording.metrics.metric import MOST_MEMBERS
 from redqueen.store.directory import RunDirectory
 from redqueen.store.metrics import StepMetrics
 
@@ -74,6 +75,38 @@ def test_members_have_gaps_where_they_do_not_live() -> None:
     assert found["ratings-teachers"].curves == {"T0": (25.0, None, None), "T1": (None, 26.0, 26.0)}
     assert found["gradient-norm"].curves == {"teacher": (1.0, 3.0, None)}
     assert found["births"].curves == {"svd_spectral": (0, 1, 1)}
+
+
+def lives(steps: int, living: int) -> list[StepMetrics]:
+    """Lines of a run in which the oldest student is replaced in every step; all are asked held-out problems."""
+    lines: list[StepMetrics] = []
+    for step in range(1, steps + 1):
+        names = [f"S{number}" for number in range(step, step + living)]
+        scores = {"start": 0.2, "students": {name: {"rate": 0.5} for name in names}}
+        members = {name: {"role": "student", "mu": 25.0, "sigma": 8.0} for name in names}
+        lines.append(line(step, members=members, held_out=scores, held_out_own=scores))
+    return lines
+
+
+OF_MEMBERS = ("ratings-students", "sigma-students", "held-out-students", "held-out-own")
+
+
+@pytest.mark.parametrize(("steps", "living"), [(80, 4), (80, 2 * MOST_MEMBERS)])
+def test_of_many_members_the_most_recent_have_a_curve(steps: int, living: int) -> None:
+    found = by_key(lives(steps, living))
+    last = steps + living - 1
+    shown = min(MOST_MEMBERS, steps // 4 + living - 1)
+    for key in OF_MEMBERS:
+        expected = [f"S{number}" for number in range(last - shown + 1, last + 1)]
+        assert [label for label in found[key].curves if label != "the start"] == expected, key
+        assert "Not everybody is shown" in found[key].note
+
+
+def test_of_a_few_members_everybody_has_a_curve() -> None:
+    found = by_key(lives(MOST_MEMBERS - 1, 2))
+    for key in OF_MEMBERS:
+        assert len([label for label in found[key].curves if label != "the start"]) == MOST_MEMBERS
+        assert "Not everybody" not in found[key].note
 
 
 def test_limits_of_rewards_follow_data_beyond_the_usual() -> None:

@@ -94,18 +94,19 @@ def _chart(axes: Axes, chart: Chart, arms: Sequence[str]) -> None:
 
 
 def _curve(axes: Axes, steps: Sequence[int], curve: ArmCurve, hue: str, style: str, *, smooth: bool) -> None:
-    mean = np.array([np.nan if point is None else point.mean for point in curve.points])
-    low = np.array([np.nan if point is None or point.low is None else point.low for point in curve.points])
-    high = np.array([np.nan if point is None or point.high is None else point.high for point in curve.points])
+    # Arms may have values at different steps, and a curve would break where another one has a point.
+    drawn = [(step, point) for step, point in zip(steps, curve.points, strict=True) if smooth or point is not None]
+    steps = [step for step, _ in drawn]
+    mean = np.array([np.nan if point is None else point.mean for _, point in drawn])
+    low = np.array([np.nan if point is None or point.low is None else point.low for _, point in drawn])
+    high = np.array([np.nan if point is None or point.high is None else point.high for _, point in drawn])
     # A band where some step has an interval; the others have too few runs for one.
     if not np.all(np.isnan(low)):
         axes.fill_between(steps, low, high, color=hue, alpha=0.18, lw=0)
         axes.plot(steps, mean, color=hue, ls=style, lw=1.7, label=curve.arm)
         return
     if not smooth:
-        # Arms may have values at different steps, and a curve would break where another one has a point.
-        present = ~np.isnan(mean)
-        axes.plot(np.array(steps)[present], mean[present], color=hue, ls=style, lw=1.7, label=curve.arm)
+        axes.plot(steps, mean, color=hue, ls=style, lw=1.7, label=curve.arm)
         return
     axes.plot(steps, mean, color=hue, ls=style, lw=0.8, alpha=0.45)
     axes.plot(steps, _running_mean(mean), color=hue, ls=style, lw=1.9, label=curve.arm)
@@ -141,7 +142,8 @@ def write_files(folder: Path, arms: Sequence[Arm], charts: Sequence[Chart], *, e
     """
     folder.mkdir(parents=True, exist_ok=True)
     names = [arm.name for arm in arms]
-    written: list[Path] = []
+    # The first one marks the folder as a comparison's, also if the rest is not written.
+    written = [_table(folder / "curves.csv", _points(charts))]
     figures = {question.key: shown for question, shown in answering(charts)}
     for key in FIGURES if everything else ():
         figures[key] = [chart for chart in charts if chart.panel.key == key]
@@ -153,7 +155,6 @@ def write_files(folder: Path, arms: Sequence[Arm], charts: Sequence[Chart], *, e
             write(figure, folder / f"{key}{ending}")
             written.append(folder / f"{key}{ending}")
         written.append(_table(folder / f"{key}.csv", _points(shown)))
-    written.append(_table(folder / "curves.csv", _points(charts)))
     written.append(_table(folder / "runs.csv", [run_row(run) for run in runs_of(arms)]))
     return written
 

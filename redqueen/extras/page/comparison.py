@@ -15,7 +15,7 @@ from redqueen.errors import UserError
 from redqueen.extras.page.headline import better, health
 from redqueen.extras.page.inline import document, table
 from redqueen.extras.page.live_run import Folder, LiveRun
-from redqueen.extras.page.overview import QUESTIONS, question_of
+from redqueen.extras.page.overview import QUESTIONS, of_held_out, question_of
 from redqueen.run.recording.metrics import panels
 from redqueen.store.files import damage_of
 
@@ -122,6 +122,7 @@ def folded_panels(charts: Iterable[Chart], arms: Sequence[str]) -> list[dict[str
 def chart_panel(chart: Chart, section: str, arms: Sequence[str]) -> dict[str, object]:
     """Returns a chart as `static/charts.js` draws it. An arm has one colour, also where others have no curve."""
     panel = chart.panel
+    held_out = of_held_out(panel)
     curves: list[dict[str, object]] = []
     for curve in chart.curves:
         points = curve.points
@@ -146,9 +147,9 @@ def chart_panel(chart: Chart, section: str, arms: Sequence[str]) -> dict[str, ob
         "curves": curves,
         "along": chart.along,
         # Each run measured held-out problems at its own steps.
-        "joined": panel.key.startswith("held-out"),
-        # A gain has no limits but a zero, and few steps, which need no smoothing.
-        "plain": panel.key == KEY,
+        "joined": held_out,
+        "plain": held_out,
+        # A gain has no limits but a zero.
         "zero": panel.key == KEY,
     }
 

@@ -156,8 +156,10 @@ def winners(lines: Sequence[Line]) -> HeadlineAnswer | None:
     if not any(won.values()):
         return None
     lead = won["student"] - won["teacher"]
-    # Two equal sides are further apart than this in one of twenty runs.
-    clear = abs(lead) > 1.96 * math.sqrt(won["student"] + won["teacher"])
+    # The sign test: two equal sides are so far apart, either way, in less than one of twenty runs.
+    games = won["student"] + won["teacher"]
+    as_few = sum(math.comb(games, count) for count in range(min(won["student"], won["teacher"]) + 1))
+    clear = 2 * as_few / 2**games < 1 - LEVEL
     value = ("students" if lead > 0 else "teachers") if clear else "neither side clearly"
     text = (
         f"{_period(recent)}: students won {won['student']}, teachers {won['teacher']}, {won['draw']} drawn. "

@@ -101,4 +101,5 @@ def _hash(script: str) -> str:
 
 def _json(data: object) -> str:
     # `</script>` and `<!--` would end or change the element that holds the data, also inside a string.
-    return to_json(data, ascii_only=False).replace("<", "\\u003c")
+    # A text of the archive may hold half of a pair of surrogates, which UTF-8 has no bytes for; ASCII has escapes.
+    return to_json(data).replace("<", "\\u003c")

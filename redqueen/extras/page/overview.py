@@ -224,7 +224,13 @@ def panel_json(panel: Panel) -> Drawn:
     # Not `asdict`, which copies each of a long run's points.
     data: Drawn = {field.name: getattr(panel, field.name) for field in fields(panel)}
     data["curves"] = [{"label": label, "values": values} for label, values in panel.curves.items()]
+    data["plain"] = of_held_out(panel)
     return data
+
+
+def of_held_out(panel: Panel) -> bool:
+    """Returns whether a panel shows held-out scores, which are few and each one measured: they are never smoothed."""
+    return panel.key.startswith("held-out")
 
 
 def with_bands(drawn: list[Drawn]) -> list[Drawn]:

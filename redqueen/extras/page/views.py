@@ -156,9 +156,10 @@ def _phases(lines: Sequence[Line]) -> list[dict[str, object]]:
     for phase in named(quarter, "seconds"):
         if phase == "total":
             continue
-        seconds = column(quarter, "seconds", phase)
-        share = sum(value or 0 for value in seconds) / total if total else None
-        rows.append({"phase": phase, "seconds": mean(seconds), "share": share})
+        # A step without the phase spent no time in it.
+        spent = sum(value or 0 for value in column(quarter, "seconds", phase))
+        share = spent / total if total else None
+        rows.append({"phase": phase, "seconds": spent / len(quarter), "share": share})
     return rows
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,197 @@ def test_the_page_follows_a_run(chromium: Browser, watched: Path, tmp_path: Path
         chromium.call("Page.navigate", url="about:blank")
 
 
+HELD = """
+window.held = [];
+window.failing = false;
+window.answered = window.fetch;
+window.fetch = (address) => {
+  if (!address.startsWith(%s)) return answered(address);
+  if (failing) return Promise.reject(new Error("busy"));
+  return new Promise((done) => held.push(() => done(answered(address))));
+};
+"""
+"""Holds back the answers to some requests until they are let go, or fails them: a busy machine."""
+POLL = "document.dispatchEvent(new Event('visibilitychange'))"
+WAIT = "new Promise((done) => setTimeout(done, 300))"
+LATER = "{ const now = Date.now; Date.now = () => now.call(Date) + 20000; }"
+
+
+def hold(chromium: Browser, address: str) -> None:
+    chromium.run(HELD % json.dumps(address))
+
+
+def test_one_update_is_under_way_and_one_that_failed_is_tried_again(
+    chromium: Browser, watched: Path, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(watched / "first", tmp_path / "run"))
+    metrics = run / "metrics.jsonl"
+    lines = metrics.read_text().splitlines(keepends=True)
+    metrics.write_text("".join(lines[:1]))
+    with served(run) as address:
+        chromium.goto(address)
+        hold(chromium, "/api/overview")
+        metrics.write_text("".join(lines[:2]))
+        chromium.until("held.length === 1")
+        for _ in range(3):
+            chromium.run(POLL)
+        chromium.run(WAIT)
+        assert chromium.run("held.length") == 1
+        chromium.run("failing = true; held[0]()")
+        chromium.until("document.getElementById('course').textContent.includes('step 2 of 3')")
+        metrics.write_text("".join(lines))
+        chromium.until("document.getElementById('notice').textContent.endsWith('(busy). Trying again.')")
+        chromium.run("window.fetch = answered")
+        chromium.until("document.getElementById('course').textContent.includes('step 3 of 3')")
+        assert chromium.run("document.getElementById('notice').hidden")
+        chromium.call("Page.navigate", url="about:blank")
+
+
+def test_a_view_that_comes_late_leaves_the_next_one_alone(chromium: Browser, web: str) -> None:
+    chromium.goto(f"{web}/tasks?run=first")
+    hold(chromium, "/api/overview")
+    chromium.run("document.querySelector('nav a[href=\"/?run=first\"]').click()")
+    chromium.until("held.length === 1")
+    chromium.run("document.querySelector('nav a[href=\"/runs\"]').click()")
+    chromium.drawn()
+    chromium.run("held[0]()")
+    chromium.run(WAIT)
+    chromium.run(POLL)
+    chromium.run(WAIT)
+    assert chromium.run("document.querySelector('main').dataset.view") == "/runs"
+    assert chromium.run("document.getElementById('notice').hidden")
+    assert chromium.run("document.querySelectorAll('.runs tbody tr').length") == 2
+
+
+def test_what_could_not_be_shown_is_tried_again(chromium: Browser, web: str) -> None:
+    chromium.goto(f"{web}/tasks?run=first")
+    hold(chromium, "/api/state")
+    chromium.run("failing = true; document.querySelector('nav a[href=\"/league?run=first\"]').click()")
+    chromium.until("!!document.querySelector('main .error')")
+    chromium.run(f"window.fetch = answered; {LATER}")
+    chromium.until("document.querySelectorAll('main table').length === 2")
+
+
+def test_ages_grow_while_nothing_new_is_written(chromium: Browser, watched: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(watched / "first", tmp_path / "run"))
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    lines[-1]["time"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    (run / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    places = "['#facts', '.overview .answers'].map((place) => document.querySelector(place).textContent).join()"
+    with served(run) as address:
+        chromium.goto(address)
+        shown = chromium.run(places)
+        assert shown.count(" s ago") == 2
+        chromium.run("document.querySelector('nav a').focus()")
+        chromium.run(LATER)
+        ages = "text.match(/[0-9]+ s ago/g)"
+        before = chromium.run(f"((text) => {ages})({json.dumps(shown)})")
+        chromium.until(f"((text) => {ages}.every((age) => !{json.dumps(before)}.includes(age)))({places})")
+        assert chromium.run("document.activeElement === document.querySelector('nav a')")
+        chromium.call("Page.navigate", url="about:blank")
+
+
+def test_lists_of_runs_follow_and_keep_what_is_chosen(chromium: Browser, watched: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(watched, tmp_path / "runs"))
+    ticked = "[...document.querySelectorAll('input[name=with]:checked')].map((box) => box.value).sort()"
+    with served(folder) as address:
+        chromium.goto(f"{address}/runs")
+        chromium.run("document.querySelector('input[value=first]').click()")
+        chromium.run("document.querySelector('input[value=first]').focus()")
+        shutil.copytree(folder / "second", folder / "third")
+        chromium.run(LATER)
+        chromium.until("document.querySelectorAll('tbody tr').length === 3")
+        assert chromium.run(ticked) == ["first"]
+        assert chromium.run("document.activeElement.value") == "first"
+        chromium.goto(f"{address}/compare?with=first&with=second")
+        chromium.run("document.querySelector('.chooser details').open = true")
+        chromium.run("document.querySelector('input[value=third]').click()")
+        chromium.run("document.activeElement.blur()")
+        shutil.copytree(folder / "second", folder / "fourth")
+        chromium.run(LATER)
+        chromium.until("document.querySelectorAll('input[name=with]').length === 4")
+        assert chromium.run(ticked) == ["first", "second", "third"]
+        assert chromium.run("document.querySelector('.chooser details').open")
+        chromium.call("Page.navigate", url="about:blank")
+
+
+def typed(chromium: Browser, field: str, text: str) -> None:
+    chromium.run(f"document.getElementById('filter-{field}').focus()")
+    chromium.call("Input.insertText", text=text)
+
+
+def test_filters_keep_the_focus_and_are_those_of_the_address(chromium: Browser, web: str) -> None:
+    chromium.goto(f"{web}/runs")
+    chromium.run("document.querySelector('tbody a').click()")
+    chromium.drawn()
+    chromium.run("document.querySelector('nav a[href^=\"/tasks\"]').click()")
+    chromium.drawn()
+    typed(chromium, "from", "2")
+    # What leaves a field applies it, and the reader goes on in the next one while the list is read.
+    typed(chromium, "to", "3")
+    chromium.until("location.search.includes('from=2')")
+    chromium.drawn()
+    chromium.run(WAIT)
+    assert chromium.run("document.activeElement.id") == "filter-to"
+    assert chromium.run("document.getElementById('filter-to').value") == "3"
+    chromium.run("history.back()")
+    chromium.until("!location.search.includes('from=2')")
+    chromium.drawn()
+    assert chromium.run("document.getElementById('filter-from').value") == ""
+    chromium.run("history.forward()")
+    chromium.until("document.getElementById('filter-from').value === '2'")
+    reset = "[...document.querySelectorAll('form a')].find((link) => link.textContent === 'reset')"
+    chromium.run(f"{reset}.focus(); {reset}.click()")
+    chromium.until("document.getElementById('filter-from').value === ''")
+    chromium.drawn()
+    assert "from" not in chromium.run("location.search")
+
+
+def test_enter_in_a_filter_is_one_step_of_the_history(chromium: Browser, web: str) -> None:
+    chromium.goto(f"{web}/tasks?run=first")
+    typed(chromium, "text", "def")
+    chromium.press("Enter")
+    chromium.until("location.search.includes('text=def')")
+    chromium.drawn()
+    chromium.run("history.back()")
+    chromium.run(WAIT)
+    assert chromium.run("location.search") == "?run=first"
+
+
+def test_a_choice_of_the_matrix_keeps_the_focus(chromium: Browser, web: str) -> None:
+    chromium.goto(f"{web}/matrix?run=first")
+    chromium.run(
+        "(() => { const s = document.getElementById('matrix-show'); s.focus(); s.value = 'games';"
+        " s.dispatchEvent(new Event('change', {bubbles: true})); })()"
+    )
+    chromium.until("location.search.includes('show=games')")
+    chromium.drawn()
+    assert chromium.run("document.activeElement.id") == "matrix-show"
+
+
+def test_the_matrix_reads_each_cell_a_few_times_only(chromium: Browser, web: str) -> None:
+    chromium.goto(f"{web}/matrix?run=first")
+    script = """
+import('/static/views/matrix.js').then(({ matrix }) => {
+  let read = 0;
+  const members = (letter) => Array.from({ length: 60 }, (_, i) => ({ name: letter + i, lives: true }));
+  const [teachers, students] = [members('T'), members('S')];
+  const pairs = teachers.flatMap((t) => students.map((s) => [t.name, s.name]));
+  const each = ([teacher, student]) => ({ get teacher() { read += 1; return teacher; }, student });
+  const cells = pairs.map((pair) => Object.assign(each(pair), { kind: 'code_o', rho: 0.5, tasks: 8 }));
+  const games = pairs.map((pair) => Object.assign(each(pair), { outcomes: { student: 1 } }));
+  const root = document.createElement('div');
+  return ['', 'games'].map((show) => {
+    read = 0;
+    const page = { query: new URLSearchParams({ show }), link: () => '/', go: () => null, memberLink: (name) => name };
+    matrix.render(root, { teachers, students, cells, games }, page);
+    return [root.querySelectorAll('td.cell').length, read <= 2 * pairs.length];
+  });
+})
+"""
+    assert chromium.run(script) == [[3600, True], [3600, True]]
+
+
 def test_runs_are_found_sorted_and_chosen_up_to_six(chromium: Browser, watched: Path, tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     for number in range(8):
@@ -190,6 +382,15 @@ def test_runs_are_found_sorted_and_chosen_up_to_six(chromium: Browser, watched: 
         assert chromium.run(names) == ["run-5"]
         # What was chosen before stays chosen.
         assert chromium.run("document.querySelector('input[value=run-5]').checked")
+        chromium.run("document.querySelector('input[value=run-5]').click()")
+        chromium.run("document.querySelector('#filter-runs').value = 'run-6'")
+        chromium.run("document.querySelector('#filter-runs').dispatchEvent(new Event('input'))")
+        chromium.run("document.querySelector('input[value=run-6]').click()")
+        # Also what the filter leaves out is compared.
+        chromium.run("document.querySelector('.runs form button:not(.sort)').click()")
+        chromium.until("location.pathname === '/compare'")
+        chosen = chromium.run("new URLSearchParams(location.search).getAll('with')")
+        assert chosen == ["run-0", "run-1", "run-2", "run-3", "run-4", "run-6"]
         chromium.call("Page.navigate", url="about:blank")
 
 

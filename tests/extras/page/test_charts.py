@@ -124,3 +124,53 @@ def test_charts_are_found_by_name(shown: Browser) -> None:
     shown.until("document.querySelectorAll('details.question:not([hidden])').length > 5")
     # What the search opened is closed again.
     assert shown.run("document.querySelector('#panel-entropy').closest('details').open") is False
+
+
+PANEL = (
+    "(one, other) => ({key: 'made', section: 's', title: 't', unit: '', note: '', low: null, high: null,"
+    " steps: one.map((_, i) => i + 1), curves: [{label: 'one', values: one}, {label: 'other', values: other}]})"
+)
+
+
+def redrawn(shown: Browser, before: str, after: str, *, press: str = "") -> str:
+    """Returns the legend of a chart whose two curves change; before that a key may be pressed in it."""
+    shown.run(
+        "import('/static/charts.js').then(({ drawPanels }) => {"
+        f" window.panel = {PANEL}; window.redraw = (...both) => drawPanels(made, [panel(...both)], {{}});"
+        " window.made = document.createElement('div'); document.querySelector('main').append(made);"
+        f" redraw({before}); made.querySelector('figure').focus(); }})"
+    )
+    if press:
+        shown.press(press)
+    legend = shown.run(f"redraw({after}); made.querySelector('.panel-legend').innerText")
+    shown.run("made.remove()")
+    return legend.replace("\n", " ")
+
+
+def test_curves_part_and_meet_while_they_are_shown(shown: Browser) -> None:
+    assert "the same as" in redrawn(shown, "[0, 1], [0, 2]", "[0, 1, 2], [0, 1, 2]")
+    assert "the same as" not in redrawn(shown, "[0, 1], [0, 1]", "[0, 1, 2], [0, 1, 3]")
+
+
+def test_a_chosen_step_that_was_given_up_is_chosen_no_more(shown: Browser) -> None:
+    assert redrawn(shown, "[1, 2, 3], [0, 0, 0]", "[1, 2], [0, 0]", press="End").startswith("step 2")
+
+
+def test_a_joined_band_goes_on_over_steps_without_a_value(shown: Browser) -> None:
+    script = f"""
+import('/static/charts.js').then(({{ drawPanels }}) => {{
+  const real = uPlot;
+  const made = document.createElement('div');
+  document.querySelector('main').append(made);
+  let series = null;
+  window.uPlot = function (options, ...rest) {{ series = options.series; return new real(options, ...rest); }};
+  const panel = ({PANEL})([1, null, 3], [0, 0, 0]);
+  panel.joined = true;
+  Object.assign(panel.curves[0], {{ low: [0, null, 2], high: [2, null, 4] }});
+  drawPanels(made, [panel], {{}});
+  window.uPlot = real;
+  made.remove();
+  return series.slice(1).map((each) => each.spanGaps);
+}})
+"""
+    assert shown.run(script) == [True, True, True, True]

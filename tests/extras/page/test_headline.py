@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from redqueen.extras.page.headline import RECENT, better, contested_share, health, winners
 
 
@@ -115,6 +117,13 @@ def test_a_winner_is_named_only_where_chance_is_no_reason() -> None:
     assert many is not None
     assert many["value"] == "teachers"
     assert winners([played(1, 0.9, 5)]) is None
+
+
+@pytest.mark.parametrize(("won", "lost", "clear"), [(5, 0, False), (6, 0, True), (7, 1, False), (8, 1, True)])
+def test_few_games_name_a_side_only_by_the_exact_test(won: int, lost: int, clear: bool) -> None:
+    found = winners([played(1, 0.9, 5, student=won, teacher=lost, draw=3)])
+    assert found is not None
+    assert found["value"] == ("students" if clear else "neither side clearly")
 
 
 def test_what_a_run_does_not_have_is_not_shown() -> None:

@@ -87,6 +87,11 @@ def test_a_rating_is_a_band(run: LiveRun) -> None:
     )
 
 
+def test_held_out_scores_are_never_smoothed(run: LiveRun) -> None:
+    plain = {panel["key"] for panel in drawn_panels(run) if panel["plain"]}
+    assert plain == {"held-out-students", "held-out"}
+
+
 def test_kinds_are_compared_over_the_last_quarter(run: LiveRun) -> None:
     lines = run.lines()
     found = by_kind(lines)

@@ -58,6 +58,11 @@ def test_data_cannot_leave_its_element() -> None:
     assert data_of(text) == {"text": hostile}
 
 
+def test_a_text_that_utf_8_cannot_hold_is_escaped() -> None:
+    text = document("t", "<main></main>", {"text": "half of a pair: \udc80"}, "report.js")
+    assert data_of(text.encode().decode()) == {"text": "half of a pair: \udc80"}
+
+
 def test_a_bundle_has_each_module_once_and_after_what_it_imports() -> None:
     script = bundle("report.js")
     places = [script.index(f"const module_{name}_js = ") for name in ("dom", "views_tree", "report")]
@@ -88,6 +93,22 @@ def test_a_browser_shows_it_and_asks_for_nothing(run: LiveRun, tmp_path: Path) -
         assert shown.run("window.pwned === undefined")
         assert shown.complaints == []
         assert set(shown.requests) == {file.as_uri()}
+
+
+@needs_chromium
+def test_a_matrix_of_very_many_shows_the_living(run: LiveRun, tmp_path: Path) -> None:
+    text = page(run)
+    data = data_of(text)
+    for role in ("teachers", "students"):
+        data["matrix"][role] += [{"name": f"dead-{number}", "lives": False} for number in range(100)]
+    file = tmp_path / "report.html"
+    file.write_text(document("t", text.partition("<body>\n")[2].partition("<script type=")[0], data, "report.js"))
+    with browser(tmp_path / "profile") as shown:
+        shown.call("Page.navigate", url=file.as_uri())
+        shown.until("!!document.querySelector('main[data-view=report]')")
+        assert "dead-" not in shown.run("document.querySelector('#matrix table').textContent")
+        shown.run("document.querySelector('#matrix .choices a').click()")
+        assert shown.run("document.querySelectorAll('#matrix tbody tr').length") > 100
 
 
 def test_markdown_has_the_same_numbers(run: LiveRun) -> None:

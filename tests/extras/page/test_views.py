@@ -130,6 +130,18 @@ def test_the_machine_view_has_speed_and_time_by_phase(client: TestClient) -> Non
     assert 0.9 < sum(row["share"] for row in found["phases"]) < 1.1
 
 
+def test_a_phase_costs_what_it_takes_in_a_step_on_average(watched: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(watched / "first", tmp_path / "run"))
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    steps = [{**lines[0], "step": step, "seconds": {"total": 10.0, "solve": 4.0}} for step in range(1, 17)]
+    steps[-1]["seconds"] = {"total": 18.0, "solve": 4.0, "evaluate": 8.0}
+    (run / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in steps))
+    rows = {row["phase"]: row for row in ask(page(run), "machine")["phases"]}
+    assert rows["solve"]["seconds"] == 4
+    assert rows["evaluate"]["seconds"] == 2
+    assert rows["evaluate"]["share"] == pytest.approx(8 / 48)
+
+
 def test_operators_are_judged_by_their_children(tmp_path: Path) -> None:
     client = page(drawn_run.write(tmp_path / "run", 40))
     rows = ask(client, "operators")["rows"]
@@ -212,6 +224,9 @@ def test_runs_are_compared_by_settings_results_and_curves(watched: Path, tmp_pat
     hues = {(curve["label"], curve["hue"]) for panel in found["panels"] for curve in panel["curves"]}
     assert hues == {("first", 0), ("long", 1)}
     assert {curve["hue"] for curve in found["first"][0]["curves"]} == {1}
+    held_out = [panel for panel in (*found["first"], *found["panels"]) if panel["key"].startswith("held-out")]
+    assert len(held_out) > 1
+    assert all(panel["plain"] and panel["joined"] for panel in held_out)
     # Only one of the two has held-out scores, which are measured every few steps.
     gain = found["first"][0]
     assert (gain["steps"], [curve["label"] for curve in gain["curves"]]) == ([0, 10, 20], ["long"])

@@ -102,7 +102,11 @@ class Chart {
 
   update(panel) {
     this.panel = panel;
-    if (viewOf(panel).window !== this.window) return this.again();
+    // A run that was resumed from an older checkpoint has fewer steps than before.
+    if (this.pinned >= panel.steps.length) this.pinned = null;
+    // The width of a line, and the legend, say which curves are the same.
+    const same = String(covered(panel.curves)) === String(this.covered);
+    if (!same || viewOf(panel).window !== this.window) return this.again();
     this.setData();
     this.count();
   }
@@ -216,7 +220,7 @@ class Chart {
     const raw = curves.map((_, i) => ({ stroke: `${hueOf(curves, i)}5a`, width: 1, show: !this.hidden[i], points }));
     // The ends of a band are curves without a line.
     const ends = this.banded().flatMap((curve) => {
-      const end = { width: 0, show: !this.hidden[curves.indexOf(curve)], points };
+      const end = { width: 0, show: !this.hidden[curves.indexOf(curve)], spanGaps: this.panel.joined === true, points };
       return [end, { ...end }];
     });
     const marked = steps.length <= MARKED && this.window <= 1;

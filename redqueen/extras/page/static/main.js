@@ -17,7 +17,9 @@ import { comparison } from "./views/comparison.js";
 import { runs } from "./views/runs.js";
 
 const POLL_MS = 2000;
-// Each view: {api, title, render(root, data, page)}; `fixed` views do not change while a run goes on.
+const AGAIN_MS = 10000; // how often is read what can change without a new stamp
+// Each view: {api, title, render(root, data, page)}; `fixed` views do not change while a run goes on. In those with
+// `age(root, data, state)` something ages while there is nothing new.
 const VIEWS = {
   "/": overview,
   "/evaluation": evaluation,
@@ -37,7 +39,10 @@ const NAV = ["/", "/evaluation", "/league", "/matrix", "/tree", "/operators", "/
 const OF_FOLDER = ["/runs", "/compare"]; // views of all runs
 const main = document.getElementById("main");
 const notice = document.getElementById("notice");
-let shown = null; // what is on the screen: {path, run, stamp, running}
+// What is on the screen: {page, view, data, fixed, seen, failed}; its stamp, null where a view has none; and when it was
+// read, null until it is there.
+let shown = null;
+let polling = false;
 let several = false;
 
 /** What the views are given: the query, and links that stay in the same run. */
@@ -81,36 +86,43 @@ async function show({ update = false } = {}) {
   let page = pageOf(url);
   const list = several && !page.run && url.pathname !== "/compare";
   const view = list ? runs : VIEWS[url.pathname];
-  const here = `${url.pathname}?${url.searchParams}`;
   // The steps that a reader looks at are those of one run, or of the runs that are compared.
   if (shown && (shown.page.run !== page.run || shown.page.path !== page.path)) zoomTo(null);
-  shown = { ...(shown ?? {}), here, page, fixed: view?.fixed && !list };
+  if (!update) {
+    main.setAttribute("aria-busy", "true");
+    shown = { page, view, fixed: view?.fixed && !list, seen: shown?.seen, stamp: null, at: null };
+  }
+  const mine = shown; // until the reader goes on
   let state = null;
-  if (!update) main.setAttribute("aria-busy", "true");
   try {
     if (!view) throw new Error(`there is no page ${url.pathname}`);
     // The state comes first, with its stamp: what is written while the view is read is then shown by the next poll.
     state = list || OF_FOLDER.includes(url.pathname) ? null : await ask("state", url.searchParams);
     const data = await ask(view.api, url.searchParams);
-    if (shown.here !== here) return; // the reader went on while this was read
+    if (shown !== mine) return; // the reader went on while this was read
     header(page, state, view);
     const focused = document.activeElement?.id;
     await view.render(main, data, { ...page, state });
-    if (update && focused) document.getElementById(focused)?.focus({ preventScroll: true });
-    // After a link the reader goes on in the new view. A page that has just been opened is read from its top.
-    if (!update && shown.seen) main.focus({ preventScroll: true });
-    shown.seen = true;
+    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+    // After a link the reader goes on in the new view, and after a filter where the focus is. A page that has just been
+    // opened is read from its top.
+    const inside = main.contains(document.activeElement) && document.activeElement !== main;
+    if (!update && mine.seen && !inside) main.focus({ preventScroll: true });
+    Object.assign(mine, { data, seen: true, failed: false, stamp: state && `${state.stamp} ${state.course}` });
     notify("");
   } catch (error) {
-    if (shown.here !== here) return;
-    if (update) return notify(`The page could not be brought up to date (${error.message}). Trying again.`);
+    if (shown !== mine) return;
+    // The stamp stays that of what is on the screen, so that the next poll tries again.
+    if (update && !mine.failed) return notify(`The page could not be brought up to date (${error.message}). Trying again.`);
+    mine.failed = true;
     header(page, state, view);
     main.replaceChildren(h("h1", {}, "This cannot be shown"), h("p", { class: "error" }, error.message));
   } finally {
-    // Also after an error: a run that has just begun has no archive yet, and the next poll finds it.
-    if (!update || state) shown.stamp = state && `${state.stamp} ${state.course}`;
-    main.removeAttribute("aria-busy");
-    main.dataset.view = url.pathname;
+    if (shown === mine) {
+      mine.at = Date.now();
+      main.removeAttribute("aria-busy");
+      main.dataset.view = url.pathname;
+    }
   }
 }
 
@@ -123,14 +135,15 @@ function header(page, state, view) {
   facts.replaceChildren();
   const nav = document.getElementById("nav");
   const having = state ? NAV.filter((path) => state.views.includes(VIEWS[path].api)) : [];
-  const links = having.map((path) => [path, VIEWS[path].title]);
-  if (several) links.unshift(["/runs", "All runs"], ["/compare", "Compare"]);
+  const places = having.map((path) => [path, VIEWS[path].title]);
+  if (several) places.unshift(["/runs", "All runs"], ["/compare", "Compare"]);
   const open = page.path === "/task" ? "/tasks" : page.path === "/member" ? "/league" : page.path;
-  nav.replaceChildren(
-    ...links.map(([path, title]) =>
-      h("a", { href: addressOf(path, page), "aria-current": path === open && "page" }, title),
-    ),
+  const links = places.map(([path, title]) =>
+    h("a", { href: addressOf(path, page), "aria-current": path === open && "page" }, title),
   );
+  // The focus may be on one of them.
+  const same = links.length === nav.children.length && links.every((link, i) => link.isEqualNode(nav.children[i]));
+  if (!same) nav.replaceChildren(...links);
   if (!state) return;
   const left = state.seconds_left === null ? "" : `, ${clock(state.seconds_left)} left`;
   course.append(
@@ -165,22 +178,39 @@ function notify(text) {
 }
 
 async function poll() {
-  if (document.hidden || !shown || !shown.stamp) return;
+  // An answer can take longer than the time to the next poll.
+  if (document.hidden || polling || !shown?.at) return;
+  const mine = shown;
+  polling = true;
   try {
-    const { stamp, course, now } = await ask("stamp", new URLSearchParams({ run: shown.page.run }));
-    if (`${stamp} ${course}` === shown.stamp) {
-      // What a step is doing changes without anything new to read.
-      for (const each of document.querySelectorAll("[data-now]")) each.textContent = now;
-      return notify("");
-    }
-    if (shown.fixed) {
-      const state = await ask("state", new URLSearchParams({ run: shown.page.run }));
-      header(shown.page, state, VIEWS[shown.page.path]);
-      shown.stamp = `${state.stamp} ${state.course}`;
-    } else await show({ update: true });
+    await follow(mine);
   } catch {
-    notify("redqueen watch does not answer. Trying again.");
+    if (shown === mine) notify("redqueen watch does not answer. Trying again.");
+  } finally {
+    polling = false;
   }
+}
+
+async function follow(mine) {
+  const old = Date.now() - mine.at >= AGAIN_MS;
+  // Lists of runs, and what could not be shown.
+  if (!mine.stamp) return old && show({ update: true });
+  const run = new URLSearchParams({ run: mine.page.run });
+  const { stamp, course, now } = await ask("stamp", run);
+  if (shown !== mine) return;
+  const same = `${stamp} ${course}` === mine.stamp;
+  if (!same && !mine.fixed) return show({ update: true });
+  // What a step is doing changes without anything new to read.
+  for (const each of document.querySelectorAll("[data-now]")) each.textContent = now;
+  if (!same || old) {
+    const state = await ask("state", run);
+    if (shown !== mine) return;
+    header(mine.page, state, mine.view);
+    mine.view.age?.(main, mine.data, state);
+    mine.at = Date.now();
+    if (mine.fixed) mine.stamp = `${state.stamp} ${state.course}`;
+  }
+  notify("");
 }
 
 function onClick(event) {

@@ -10,6 +10,7 @@ import { task } from "./views/task.js";
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const section = (name) => document.getElementById(name);
+const MOST_PAIRS = 10000; // a matrix of more makes a browser wait
 
 /** What the views are given. Nothing in a file can be opened further, so only the matrix has links: its own choices. */
 function pageOf(query = new URLSearchParams()) {
@@ -44,8 +45,9 @@ overview.render(section("overview"), data.overview, { ...pageOf(), state: data.s
 evaluation.render(section("evaluation"), data.evaluation);
 // A run of students alone has no matches, for instance.
 if (data.league) league.render(section("league"), data.league, pageOf());
-// A finished run has hardly a match left between those that live, so everybody is shown.
-if (data.matrix) drawMatrix(new URLSearchParams({ all: "1" }));
+// A finished run has hardly a match left between those that live, so everybody is shown, as far as a browser can.
+const pairs = data.matrix && data.matrix.teachers.length * data.matrix.students.length;
+if (data.matrix) drawMatrix(new URLSearchParams(pairs > MOST_PAIRS ? {} : { all: "1" }));
 if (data.tree) tree.render(section("tree"), data.tree, pageOf());
 drawTasks(section("tasks"), "Best paid tasks", "Those that paid their teachers most.", data.tasks.best);
 drawTasks(section("tasks"), "Typical tasks", "Drawn at random from the last quarter of the steps.", data.tasks.typical);

@@ -30,6 +30,7 @@ from redqueen.run.recording.metrics.metric import (
     names,
     several,
     standardised,
+    with_curves,
     with_kinds,
 )
 from redqueen.store.metrics import StepMetrics
@@ -132,8 +133,12 @@ def time(_: CountedStep) -> str:
     return now()
 
 
+def _measured(lines: Sequence[Line], name: str) -> list[Mapping[str, Any]]:
+    return [line[name]["students"] for line in lines]
+
+
 def _students(lines: Sequence[Line], name: str) -> Curves:
-    students = names(line[name]["students"] for line in lines)
+    students = with_curves(_measured(lines, name))
     rates = {student: column(lines, name, "students", student, "rate") for student in students}
     return {"the start": column(lines, name, "start"), **rates}
 
@@ -147,6 +152,7 @@ def _students(lines: Sequence[Line], name: str) -> Curves:
         "adapter that all members began with. No member is trained or selected by these problems.",
         _students,
         only="held_out",
+        members=_measured,
     ),
     optional=True,
 )
@@ -169,6 +175,7 @@ def held_out(step: CountedStep) -> dict[str, Any] | None:
         "these tasks is trained on.",
         _students,
         only=OWN_SCORES,
+        members=_measured,
     ),
     optional=True,
 )

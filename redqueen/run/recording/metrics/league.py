@@ -6,46 +6,61 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Any
 
-from redqueen.run.recording.metrics.metric import CountedStep, Curves, CurvesOf, Line, MetricChart, Metrics, names
+from redqueen.run.recording.metrics.metric import (
+    CountedStep,
+    Curves,
+    CurvesOf,
+    Line,
+    MembersOf,
+    MetricChart,
+    Metrics,
+    column,
+    with_curves,
+)
 
 METRICS = Metrics("league")
 
 _ROLES = (("teacher", "teachers"), ("student", "students"), ("both", "single agent"))
 
 
-def _of_role(role: str, key: str) -> CurvesOf:
-    """Returns the curves of a value of each member of a role, by name; a gap where it does not live."""
+def _living(role: str) -> MembersOf:
+    """Returns what takes the living members of a role from each line."""
 
-    def curves(lines: Sequence[Line], name: str) -> Curves:
-        living: list[Mapping[str, Any]] = []
-        for line in lines:
-            members: Mapping[str, Any] = line.get(name) or {}
-            living.append(
-                {member_name: member.get(key) for member_name, member in members.items() if member["role"] == role}
-            )
-        return {member_name: tuple(values.get(member_name) for values in living) for member_name in names(living)}
+    def living(lines: Sequence[Line], name: str) -> list[list[str]]:
+        each: list[Mapping[str, Mapping[str, Any]]] = [line.get(name) or {} for line in lines]
+        return [[member for member, values in members.items() if values["role"] == role] for members in each]
 
-    return curves
+    return living
+
+
+def _of_members(members: MembersOf, key: str) -> CurvesOf:
+    """Returns the curves of a value of members, by name; a gap where one does not live."""
+    return lambda lines, name: {
+        member: column(lines, name, member, key) for member in with_curves(members(lines, name))
+    }
 
 
 def _ratings(role: str, plural: str) -> tuple[MetricChart, MetricChart]:
     key = plural.replace(" ", "-")
+    living = _living(role)
     return (
         MetricChart(
             f"ratings-{key}",
             f"Ratings: {plural}",
             "TrueSkill's mu of each living member. Ratings are relative to the opponents of the day: if both sides "
             "improve alike, they stand still.",
-            _of_role(role, "mu"),
+            _of_members(living, "mu"),
             "rating",
             limits=(None, None),
+            members=living,
         ),
         MetricChart(
             f"sigma-{key}",
             f"Uncertainty of the ratings: {plural}",
             "TrueSkill's sigma of each living member; a newborn starts uncertain.",
-            _of_role(role, "sigma"),
+            _of_members(living, "sigma"),
             "sigma",
+            members=living,
         ),
     )
 

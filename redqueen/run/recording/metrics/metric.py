@@ -11,7 +11,7 @@ The function's name is the key in metrics.jsonl, its text stands in docs/referen
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal, TypeVar
@@ -31,9 +31,15 @@ Curves = dict[str, Column]
 Line = Mapping[str, Any]
 CurvesOf = Callable[[Sequence[Line], str], Curves]
 """Takes the curves of the metric that is named from the lines."""
+MembersOf = Callable[[Sequence[Line], str], Sequence[Collection[str]]]
+"""Takes from the lines the names of the members of which each has a value of the metric that is named."""
 Limits = tuple[float | None, float | None]
 """The ends of an axis; None where it follows the data."""
 
+MOST_MEMBERS = 24
+"""So many members at most have a curve each in one chart: with all of a long run's, it would grow with the square of
+the steps.
+"""
 IN_SAMPLE = "In sample: measured on the tasks that the members train on."
 
 
@@ -72,6 +78,8 @@ class MetricChart:
     """The limits if all values are within them."""
     only: str = ""
     """The key that a line must have to be a step of the chart; "": all lines are."""
+    members: MembersOf | None = None
+    """Whose curves these could be, in a chart with a curve for each member."""
 
     def panel(self, lines: Sequence[Line], name: str, section: Section, unit: str) -> Panel:
         """Returns the panel of the metric `name`; a curve without any value is left out."""
@@ -79,6 +87,9 @@ class MetricChart:
             lines = [line for line in lines if line.get(self.only)]
         curves = self.curves(lines, name)
         curves = {label: column for label, column in curves.items() if any(value is not None for value in column)}
+        note = self.note
+        if self.members is not None and len(names(self.members(lines, name))) > MOST_MEMBERS:
+            note += f" Not everybody is shown: of those of the last quarter at most {MOST_MEMBERS}, the most recent."
         unit = self.unit or unit
         # The limits of a share are what is possible: a curve that hardly moves looks flat, in every run alike.
         low, high = (0, 1) if unit == "share" else self.limits
@@ -92,7 +103,7 @@ class MetricChart:
             section=section,
             title=self.title,
             unit=unit,
-            note=self.note,
+            note=note,
             low=low,
             high=high,
             steps=tuple(int(line["step"]) for line in lines),
@@ -167,12 +178,28 @@ def named(lines: Sequence[Line], key: str) -> list[str]:
     return names(line.get(key) or {} for line in lines)
 
 
-def names(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Returns the keys of all mappings, in the order in which they appear."""
+def names(each: Iterable[Iterable[str]]) -> list[str]:
+    """Returns the names in all of these, such as keys of mappings, in the order in which they appear."""
     names: dict[str, None] = {}
-    for mapping in mappings:
-        names.update(dict.fromkeys(mapping))
+    for some in each:
+        names.update(dict.fromkeys(some))
     return list(names)
+
+
+def with_curves(present: Sequence[Collection[str]]) -> list[str]:
+    """Returns the members that have a curve, in the order in which they appear; `present` has those of each line.
+
+    They are all that ever lived or, of more than `MOST_MEMBERS`, so many of those of the last quarter: those that lived
+    last, and of these the youngest.
+    """
+    last = {name: index for index, some in enumerate(present) for name in some}
+    if len(last) <= MOST_MEMBERS:
+        return list(last)
+    quarter = len(present) - max(1, len(present) // 4)
+    recent = [name for name, index in last.items() if index >= quarter]
+    # The order is stable: of those that lived equally long the youngest are still the last.
+    newest = set(sorted(recent, key=last.__getitem__)[-MOST_MEMBERS:])
+    return [name for name in recent if name in newest]
 
 
 # What a metric counts, and what it says of itself.

@@ -13,7 +13,8 @@ export const comparison = {
     if (root.querySelector(".comparison")?.dataset.chosen !== chosen) root.replaceChildren();
     const { part, keep } = boxes(root, "Compare runs", "comparison", ["chooser", "tables", "controls", "first", "folded"]);
     root.querySelector(".comparison").dataset.chosen = chosen;
-    keep("chooser", () => chooser(data, page));
+    const before = part("chooser").querySelector("details");
+    keep("chooser", () => chooser(data, page, before));
     if (!data.runs.length) return;
     part("tables").replaceChildren(...tables(data));
     if (!data.first.length) return;
@@ -24,9 +25,11 @@ export const comparison = {
   },
 };
 
-function chooser({ names, chosen, most }, page) {
+/** The runs to choose from; what a reader has chosen and opened in the one `before` is chosen and open again. */
+function chooser({ names, chosen, most }, page, before) {
+  const ticked = before ? new FormData(before.querySelector("form")).getAll("with") : chosen;
   const boxes = names.map((name) =>
-    h("label", {}, h("input", { type: "checkbox", name: "with", value: name, checked: chosen.includes(name) }), ` ${name}`),
+    h("label", {}, h("input", { type: "checkbox", name: "with", value: name, checked: ticked.includes(name) }), ` ${name}`),
   );
   const submit = (event) => {
     event.preventDefault();
@@ -34,7 +37,7 @@ function chooser({ names, chosen, most }, page) {
   };
   return h(
     "details",
-    { open: chosen.length < 2 },
+    { open: before?.open ?? chosen.length < 2 },
     h("summary", {}, `Choose from 2 to ${most} of ${names.length} runs`),
     h("form", { class: "chosen-runs", submit }, boxes, h("button", {}, "compare")),
   );

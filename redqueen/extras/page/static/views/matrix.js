@@ -23,7 +23,8 @@ export const matrix = {
     const address = (values) =>
       page.link("/matrix", { kind, show: games ? "games" : "", all: page.query.get("all"), ...values });
     const choose = (values) => page.go(address(values));
-    const pairs = teachers.map((t) => students.map((s) => (games ? gamesOf(data, t, s) : rateOf(data, t, s, kind))));
+    const met = byPair(games ? data.games : data.cells.filter((cell) => !kind || cell.kind === kind));
+    const pairs = teachers.map((t) => students.map((s) => (games ? gamesOf : rateOf)(met(t, s))));
     const head = h(
       "tr",
       {},
@@ -80,19 +81,27 @@ function pick(name, options, value, choose) {
   return h("label", {}, `${name} `, select);
 }
 
+/** Returns what finds those of a pair. They are sorted once: a long run has many pairs, and much of each. */
+function byPair(found) {
+  const pairs = new Map();
+  const key = (teacher, student) => `${teacher} ${student}`;
+  for (const each of found) {
+    const place = key(each.teacher, each.student);
+    if (!pairs.has(place)) pairs.set(place, []);
+    pairs.get(place).push(each);
+  }
+  return (teacher, student) => pairs.get(key(teacher.name, student.name)) ?? [];
+}
+
 /** What a pair did: the value of its colour, a text, and a small one below it; null if it never met. */
-function rateOf(data, teacher, student, kind) {
-  const cells = data.cells.filter(
-    (cell) => cell.teacher === teacher.name && cell.student === student.name && (!kind || cell.kind === kind),
-  );
+function rateOf(cells) {
   const tasks = cells.reduce((sum, cell) => sum + cell.tasks, 0);
   if (!tasks) return null;
   const value = cells.reduce((sum, cell) => sum + cell.rho * cell.tasks, 0) / tasks;
   return { value, count: tasks, text: percent(value), small: `${tasks} ${tasks === 1 ? "task" : "tasks"}` };
 }
 
-function gamesOf(data, teacher, student) {
-  const played = data.games.find((each) => each.teacher === teacher.name && each.student === student.name);
+function gamesOf([played]) {
   if (!played) return null;
   const [won, drawn, lost] = ["student", "draw", "teacher"].map((side) => played.outcomes[side] ?? 0);
   const games = won + drawn + lost;

@@ -33,6 +33,9 @@ export const overview = {
     part("kinds").replaceChildren(...kinds(data.kinds, page));
     foldedCharts(part("folded"), data.panels, { linkOf, go: page.go });
   },
+  age(root, data, state) {
+    root.querySelector(".overview .answers").replaceChildren(...answers(data, state));
+  },
 };
 
 /** A card for each question. A report, whose run has ended, does not say how far it is. */

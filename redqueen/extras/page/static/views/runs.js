@@ -23,38 +23,49 @@ export const runs = {
   api: "runs",
   title: "Runs",
   render(root, { folder, runs: found }, page) {
-    const before = new Set([...root.querySelectorAll("input[name=with]:checked")].map((box) => box.value));
-    const list = h("div");
-    const draw = () => {
-      for (const box of list.querySelectorAll("input[name=with]")) box.checked ? before.add(box.value) : before.delete(box.value);
-      list.replaceChildren(listed(found, before, draw));
-      limit(list);
-    };
-    const filter = h("input", {
-      type: "search",
-      id: "filter-runs",
-      "data-filter": true,
-      placeholder: "a name, recipe or state",
-      value: order.words,
-      input: () => ((order.words = filter.value), draw()),
-    });
-    const compare = (event) => {
-      event.preventDefault();
-      page.go(page.compareLink(new FormData(event.target).getAll("with")));
-    };
-    root.replaceChildren(
-      h("h1", {}, `Runs in ${folder}`),
-      h("div", { class: "choices" }, h("label", {}, "find a run ", filter)),
-      h(
-        "form",
-        { submit: compare, change: () => limit(list) },
-        list,
-        found.length > 1 && h("p", {}, h("button", {}, `compare the chosen runs (at most ${MOST})`)),
-      ),
-    );
-    draw();
+    // Somebody may be using the filter and the boxes, so drawn again only the list is new.
+    const box = root.querySelector(".runs") ?? build(root, folder, page);
+    box.found = found;
+    box.draw();
   },
 };
+
+function build(root, folder, page) {
+  const chosen = new Set(); // also runs that the filter leaves out
+  const list = h("div");
+  const draw = () => {
+    const focused = list.contains(document.activeElement) && document.activeElement.id;
+    const left = list.querySelector(".wide")?.scrollLeft;
+    for (const name of chosen) if (!box.found.some((run) => run.name === name)) chosen.delete(name);
+    list.replaceChildren(listed(box.found, chosen, draw));
+    limit(list, chosen);
+    several.hidden = box.found.length < 2;
+    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+    if (left) list.querySelector(".wide")?.scrollTo(left, 0);
+  };
+  const filter = h("input", {
+    type: "search",
+    id: "filter-runs",
+    "data-filter": true,
+    placeholder: "a name, recipe or state",
+    value: order.words,
+    input: () => ((order.words = filter.value), draw()),
+  });
+  const choose = ({ target }) => {
+    target.checked ? chosen.add(target.value) : chosen.delete(target.value);
+    limit(list, chosen);
+  };
+  const compare = (event) => {
+    event.preventDefault();
+    page.go(page.compareLink([...chosen]));
+  };
+  const several = h("p", {}, h("button", {}, `compare the chosen runs (at most ${MOST})`));
+  const form = h("form", { submit: compare, change: choose }, list, several);
+  const box = h("div", { class: "runs" }, h("div", { class: "choices" }, h("label", {}, "find a run ", filter)), form);
+  box.draw = draw;
+  root.replaceChildren(h("h1", {}, `Runs in ${folder}`), box);
+  return box;
+}
 
 function listed(found, chosen, draw) {
   const words = order.words.toLowerCase().split(/\s+/).filter(Boolean);
@@ -77,22 +88,27 @@ function head([title, , key], i, draw) {
     draw();
   };
   const arrow = order.column === i ? (order.descending ? " ↓" : " ↑") : "";
-  return h("button", { type: "button", class: "sort", "aria-label": `sort by ${title}`, click }, title + arrow);
+  return h("button", { type: "button", class: "sort", id: `sort-${i}`, "aria-label": `sort by ${title}`, click }, title + arrow);
 }
 
 /** No more runs can be chosen than a comparison shows. */
-function limit(list) {
-  const every = [...list.querySelectorAll("input[name=with]")];
-  const full = every.filter((box) => box.checked).length >= MOST;
-  for (const box of every) box.disabled = full && !box.checked;
+function limit(list, chosen) {
+  for (const box of list.querySelectorAll("input[name=with]")) box.disabled = chosen.size >= MOST && !box.checked;
 }
 
 function row(run, chosen) {
   const address = run.name ? `/?${new URLSearchParams({ run: run.name })}` : "/";
-  const link = h("a", { href: address, "data-row": true }, run.title);
+  const link = h("a", { href: address, id: `open ${run.name}`, "data-row": true }, run.title);
   if (run.error) return { cells: [link, "", h("span", { class: "error" }, "cannot be read"), ...Array(8).fill(""), run.error] };
   const name = `compare ${run.title}`;
-  const box = h("input", { type: "checkbox", name: "with", value: run.name, "aria-label": name, checked: chosen.has(run.name) });
+  const box = h("input", {
+    type: "checkbox",
+    name: "with",
+    id: name,
+    value: run.name,
+    "aria-label": name,
+    checked: chosen.has(run.name),
+  });
   return {
     cells: [
       link,

@@ -25,22 +25,36 @@ export const tasks = {
   render(root, data, page) {
     let form = root.querySelector("form.filters");
     let list = root.querySelector(".list");
-    // While somebody sets a filter, only the list is drawn again.
+    // While somebody sets a filter, only the list is drawn again; a link may ask for other filters.
     if (!form || !list) {
       form = h("form", { class: "filters", submit: (event) => event.preventDefault() });
       list = h("div", { class: "list" });
       root.replaceChildren(h("h1", {}, "Tasks"), form, list);
     }
-    if (!form.contains(document.activeElement)) form.replaceChildren(...controls(data, page, form));
+    const filters = filtersOf(page.query);
+    if (!form.contains(document.activeElement) || form.dataset.filters !== filters)
+      form.replaceChildren(...controls(data, page, form));
+    form.dataset.filters = filters;
     list.replaceChildren(...lines(data, page));
   },
 };
 
+/** The filters of an address as a text: those of the form, if nobody is at one of them. */
+function filtersOf(query) {
+  const chosen = ["run", ...KEYS].map((key) => [key, query.get(key)]).filter(([, value]) => value);
+  return String(new URLSearchParams(chosen));
+}
+
 function controls(data, page, form) {
   const now = (name) => page.query.get(name) ?? "";
   const apply = () => {
+    // A field in which somebody writes also says that it has changed when another view, or other filters, replace it.
+    const { pathname, searchParams } = new URL(location.href);
+    if (pathname !== "/tasks" || filtersOf(searchParams) !== form.dataset.filters) return;
     const values = Object.fromEntries(new FormData(form));
-    page.go(page.link("/tasks", values));
+    const address = page.link("/tasks", values);
+    form.dataset.filters = filtersOf(new URL(address, location.href).searchParams);
+    page.go(address);
   };
   const label = (text, control) => h("label", {}, text, control);
   const select = (name, text, options, chosen = now(name)) =>
@@ -69,7 +83,6 @@ function controls(data, page, form) {
     "data-filter": true,
     value: now("text"),
     placeholder: "a word of a program",
-    keydown: (event) => event.key === "Enter" && apply(),
     change: apply,
   });
   return [
