@@ -155,9 +155,10 @@ _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
 _CUT = re.compile(r"\\(?:b|bo|box|boxe|f|fb|fbo)$")
 # A sentence or a line ends; the point of a decimal and those of an ellipsis do not count.
 _END = re.compile(r"[!?](?:\s|$)|(?<!\.)\.(?:[\s$]|\\[)\]]|$)|\n")
-# Only signs, names and connecting words stand between two boxes, perhaps on two lines.
+# Only signs, names and connecting words stand between two boxes, perhaps on two lines. What was taken stays taken:
+# a brace may be a sign or part of a name, and each name in a text that does not fit would double the time.
 _BESIDE = re.compile(
-    r"(?:[\s$,;&*()\[\]:=•-]|\d+[.)]|\\(?:text|quad|qquad|[,;:!()\[\]\\])|[{}]|\b(?:and|or|[A-Za-z](?:_\{?\w+\}?)?)(?![A-Za-z]))*"
+    r"(?:[\s$,;&*()\[\]:=•-]|\d+[.)]|\\(?:text|quad|qquad|[,;:!()\[\]\\])|[{}]|\b(?:and|or|[A-Za-z](?:_\{?\w+\}?)?)(?![A-Za-z]))*+"
 )
 _TAKEN_BACK = re.compile(
     r"\b(?:no|not|wait|actually|instead|rather|sorry|mistake|incorrect|wrong|correction|corrected|error|but)\b", re.I
@@ -199,6 +200,9 @@ def boxed_together(text: str) -> str | None:
         return None
     together = [boxes[-1]]
     for box in reversed(boxes[:-1]):
+        # What a box holds within another one is the answer of both.
+        if box[1] > together[0][0]:
+            continue
         between = text[box[1] : together[0][0]]
         # What is taken back, in the same sentence, is no answer.
         if box[2] is None or _TAKEN_BACK.search(between) or not (_BESIDE.fullmatch(between) or _same_sentence(between)):

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import product
 
+from redqueen import __version__
 from redqueen.base.futures import finished
 from redqueen.config import EngineSettings
 from redqueen.engine.adapters import Adapter, Factors, fresh, generator, refit
@@ -125,10 +126,11 @@ class Runner:
         benchmark = loaded.benchmark
         form = benchmark.form(self.plan.template)
         # The limit is not in it: more problems may be added. So each task of the reserved programs, which have no file,
-        # stands for itself, beside the release that judges it.
+        # stands for itself. The release judges.
         in_rows = bool(benchmark.source.files or benchmark.source.made)
         data = loaded.sha256 if in_rows else loaded.origin
-        shared = [self.plan.base, data, repr(self.plan.sampling(benchmark)), SEED, *own_code(benchmark)]
+        sampling = repr(self.plan.sampling(benchmark))
+        shared = [__version__, self.plan.base, data, sampling, SEED, *own_code(benchmark)]
         settings: dict[str, str] = {}
         for problem in loaded.problems:
             own = [repr(benchmark.pose(problem, form)), "" if in_rows else repr(problem.data)]

@@ -64,9 +64,16 @@ def test_the_answer_is_in_the_last_whole_box(text: str, answer: str | None) -> N
         (r"It is \boxed{1}, no, \boxed{2}.", "2"),
         (r"It is \boxed{1}. Wait: \boxed{2} or \boxed{3}.", "2, 3"),
         (r"\boxed{1, 2}", "1, 2"),
+        (r"\boxed{\boxed{1, 2}}", "1, 2"),
+        (r"\boxed{7}. \boxed{1} or \boxed{\boxed{2}}", "1, 2"),
         (r"\boxed{1} or \boxed{2", None),
         ("no box", None),
     ],
 )
 def test_the_boxes_of_the_last_sentence_are_one_answer(text: str, answer: str | None) -> None:
     assert boxed_together(text) == answer
+
+
+def test_many_names_between_two_boxes_take_no_time() -> None:
+    names = ", ".join(f"x_{{{number}}}" for number in range(400))
+    assert boxed_together(f"\\boxed{{1}}, {names}. So \\boxed{{2}}") == "2"

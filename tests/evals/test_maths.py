@@ -111,6 +111,11 @@ def test_of_several_answers_the_boxes_are_read_together(grader: MathsGrader) -> 
     assert status((r"\pm 1",), r"$x = \boxed{1}$ and $x = \boxed{-1}$") == "correct"
     assert status(("2",), either) == "correct"
     assert status(("1", "2"), r"\boxed{1, 2}. No: \boxed{3") == "no answer"
+    assert status(("6764", "10945"), r"\boxed{6,764} and \boxed{10,945}") == "correct"
+    # A number with a comma is one answer.
+    assert status(("58,500",), r"\boxed{65} \cdot \boxed{900} = \boxed{58,500}.") == "correct"
+    # An index may be empty.
+    assert status(("a_{}",), r"\boxed{a}, \boxed{b}") == "wrong"
 
 
 def test_answers_are_brought_into_one_form() -> None:

@@ -166,6 +166,21 @@ def test_a_stored_sample_of_another_task_is_not_used_again(
 
 
 @pytest.mark.integration
+def test_a_stored_verdict_of_another_release_is_not_used_again(
+    policy: Policy,
+    benchmarks: list[ProblemSet],
+    graders: OpenGraders,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers(policy, benchmarks[0], graders, tmp_path, plan())
+    monkeypatch.setattr("redqueen.evals.runner.__version__", "another")
+    again = Counting(policy)
+    answers(again, benchmarks[0], graders, tmp_path, plan())
+    assert len(again.requests) == len(PLAYERS) * len(benchmarks[0].problems)
+
+
+@pytest.mark.integration
 def test_members_in_one_batch_answer_as_each_does_alone(
     policy: Policy, benchmarks: list[ProblemSet], graders: OpenGraders
 ) -> None:

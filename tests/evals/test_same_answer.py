@@ -42,6 +42,13 @@ RIGHT: dict[str, list[Case]] = {
         (r"864 \mbox{ inches}^2", r"864\text{ square inches}"), (r"15\mbox{ cm}^2", r"15\,\mathrm{cm}^{2}"),
         (r"\frac{37}{4} m", r"9.25\mathrm{~m}"), (r"\text{Evelyn}", r"\textbf{evelyn}"), (r"\text{(C)}", "C"),
         (r"\text{even}", "even"), ("62.5%", "62.5 percent"), (r"8 \%", "8"),
+        ("5", "5cm"), ("18", "18dollars"), ("-5", r"\text{negative } 5"), ("25", r"5\text{ squared}"),
+        (r"\text{negative}", "negative"), ("60", r"5\text{ dozen}"), ("5", r"5\text{ dozen}"),
+        (r"\$1,800,000", r"\$1.8 \text{ million dollars}"), ("5", r"5\text{ cm (rounded to 2 decimals)}"),
+    ],
+    "words without a command": [
+        ("No", r"\text{no}"), ("yes", r"\text{Yes}"), ("red", r"\text{red}"), ("BDE", r"\text{BDE}"),
+        ("New York", r"\text{New York}"),
     ],
     "lists": [
         (("5", "1"), r"x\in\{5, 1\}"), (("5", "1"), r"5\text{, }1"), (("5", "1"), "x = 5, 1"), (("5", "1"), "5; 1"),
@@ -49,6 +56,12 @@ RIGHT: dict[str, list[Case]] = {
         (("(1,2)", "(3,4)"), r"(x,y) \in \{(1,2),(3,4)\}"), (("(1,2)", "(3,4)"), r"(x,y) = (1,2) \text{ or } (3,4)"),
         ("1,-2", r"x=1\text{ or }x=-2"), ("1,-2", r"\{-2,1\}"), (r"1 \pm \sqrt{19}", r"1-\sqrt{19}, 1+\sqrt{19}"),
         (r"\{1\pm\sqrt{5},-2\}", r"-2, 1+\sqrt5, 1-\sqrt5"), ("f(n)=n, g(n)=1", "g(n)=1, f(n)=n"), ("5", r"\{5\}"),
+        (("6764", "10945"), "6,764, 10,945"), ("6764, 10945", "6,764, 10,945"),
+        (("10^{3}", "10"), r"1,000\text{ or }10"),
+        (("1", "200", "300"), r"1,200 \text{ and } 300"), (("5", "6", "7"), r"5\text{ or 6 or 7}"),
+    ],
+    "a point": [
+        ("(5,3)", "x=5, y=3"), ("(5,3)", "y=3, x=5"), ("(5,3)", "n=5, k=3"), ("(1,2,3)", "c=3, a=1, b=2"),
     ],
     "values": [
         (r"\frac{1}{3}", r"0.\overline{3}"), (r"\frac{1}{6}", r"0.1\dot{6}"), (r"\sin 30^\circ", r"\frac12"),
@@ -59,6 +72,22 @@ RIGHT: dict[str, list[Case]] = {
         (VECTOR, VECTOR.replace("pmatrix", "bmatrix")), ("(6,31,-1)", r"\langle 6, 31, -1\rangle"),
         ("3+2i", r"3+2\mathrm{i}"),
     ],
+    "products": [
+        ("6", "2(3)"), ("6", "(2)(3)"), ("21", r"\frac{7(6)}{2}"), ("60", "5(4)(3)"), ("42", "7(6)=42"),
+        ("30", r"3\binom52"),
+        (r"\frac32", r"2\left(\frac34\right)"), (r"\frac72", r"3\frac12"), ("3", r"\log_2(8)"),
+        (r"\frac{1}{2(x+1)}", "1/2(x+1)"),
+    ],
+    "the imaginary unit": [
+        (r"-2+2 \sqrt{3} i", r"-2+2i\sqrt{3}"), ("3+4i", "4 i + 3"), (r"\frac{1+i\sqrt3}{2}", r"e^{i\pi/3}"),
+        (r"\frac{e^{2 i t}}{(2+2 i)}", r"\frac{1-i}{4}e^{2it}"), ("i", r"\sqrt{-1}"), (r"i+\sum_{i=1}^3 i", "6+i"),
+        (r"\begin{pmatrix} i \\ 2 \end{pmatrix}", r"\begin{pmatrix} 1\cdot i \\ 2 \end{pmatrix}"),
+    ],
+    "an index": [
+        ("E_{1},E_{2}", "E_1, E_2"), (r"\frac{1}{3} E_{1}+\frac{2}{3} E_{2}", r"\frac{E_1+2E_2}{3}"),
+        (r"\gamma_1", r"\gamma_{1}"), ("2E'", r"E' \cdot 2"), (r"E_{\text{max}}", r"E_\text{max}"), ("x_{12}", "x_12"),
+        ("v_{0}t", "v_0t"), ("R I_{0}", "I_0 R"), ("2mE_{1}", "mE_1 2"), ("I(0) + 1", "1 + I(0)"),
+    ],
     "Unicode": [
         ("1/2", "½"), (r"\frac32", "1½"), (r"\sqrt2", "√2"), (r"3\sqrt{x+1}", "3√(x+1)"), ("x^2", "x²"),
         (r"10^{-3}", "10⁻³"),
@@ -68,7 +97,7 @@ RIGHT: dict[str, list[Case]] = {
     ],
     "no LaTeX": [
         (r"\frac{\sqrt2}{2}", "sqrt(2)/2"), (r"2\pi", "2pi"), (r"2\pi", "2*pi"), ("x^2", "x**2"),
-        ("[0,1]", "0 <= x <= 1"),
+        ("[0,1]", "0 <= x <= 1"), ("1e-5", "10^-5"), ("1/x", "x^-1"),
         (HALVES, "(-inf,2) U (3,inf)"), ("1,-2", "{1, -2}"), (r"1 \pm \sqrt{19}", "1 +/- sqrt(19)"),
         (r"\sin x", "sin(x)"),
     ],
@@ -77,7 +106,12 @@ RIGHT: dict[str, list[Case]] = {
         (r"\frac13", "0.(3)"), (r"\frac{4}{11}", r"0.363636\dots"), (r"\frac13", "0.3\u0305"),
     ],
     "other commands": [
-        ("|x|", r"\lvert x\rvert"), (r"(-\infty,\infty)", r"\mathbb R"), ("6", r"\mathbf{6}"), ("5", r"\text{x = 5}"),
+        ("|x|", r"\lvert x\rvert"), (r"\sqrt[3]{2}", r"\sqrt[3]2"),
+        ("10", r"\binom52"), (r"\binom{n}{k}", r"\binom nk"), (r"\binom{2n}{n}", r"2n \choose n"),
+        (r"\frac{\binom{2n}{n}}{n+1}", r"\frac{2n \choose n}{n+1}"), (r"m \ddot{\theta}", r"m\ddot\theta"),
+        ("5", r"\large 5"), ("(1,2)", r"\color{blue}{(1,2)}"), ("5", r"\textcolor{red}5"), ("5", r"\underline{5}"),
+        (VECTOR, VECTOR.replace(r"\\", r"\\[4pt]")), (r"(-\infty,\infty)", r"\mathbb R"), ("6", r"\mathbf{6}"),
+        ("5", r"\text{x = 5}"),
         (r"15\mbox{ cm}^2", r"15\text{ cm^2}"), ("5", r"5\,\mathrm{m\,s^{-1}}"), ("5", r"5\text{m}/\text{s}"),
     ],
     "equations": [
@@ -86,13 +120,15 @@ RIGHT: dict[str, list[Case]] = {
         ("$f(x)=2 x$", "2x"), (r"$m_{\max }=n^{2}-n-1$", r"m_{\text{max}} = n^2-n-1"),
         (r"(3,\frac{\pi}{2})", r"(r,\theta) = (3,\pi/2)"),
         ("5", "AB = 5"), ("90", r"\angle ABC = 90^\circ"), ("MR=SRMC", "SRMC=MR"),
+        ("7", "f(f(2)) = 7"), ("2", "f^{-1}(3) = 2"), ("2", "P(X=3) = 2"), ("24", "[ABC] = 24"),
     ],
 }  # fmt: skip
 
 WRONG: dict[str, list[Case]] = {
     "letters have case": [
         (r"\frac{M}{m}", "1"), (r"\frac{M}{m}", r"\frac{m}{M}"), (r"\pi(R^2-r^2)", "0"), ("M-m", "0"), ("3R^2", "3r^2"),
-        ("M", "m"), ("R_E", "R_e"), ("n", "N"), (r"\Delta", r"\delta"),
+        ("M", "m"), ("R_E", "R_e"), ("n", "N"), (r"\Delta", r"\delta"), (r"\Gamma", r"\gamma"), ("E_1", "e_1"),
+        ("2i", "2I"), ("2I_0", "2I_1"), ("I^2", "-1"), (r"x_{I}", "x_{i}"),
     ],
     "a base is part of the number": [
         ("52_8", "52_9"), ("4210_{5}", "4210_{6}"), ("40_9", "40"), ("204", "204_7"), ("-50", "-50_7"), ("2", "10_2"),
@@ -100,7 +136,7 @@ WRONG: dict[str, list[Case]] = {
     "sets, points and intervals": [
         (r"(2,\infty)", r"\{2,\infty\}"), ("(0,1)", r"\{0,1\}"), ("(-2,1)", r"\{-2,1\}"), (r"\{1,2\}", "(1,2)"),
         ("(3,4]", "[3,4)"), ("(3,4]", "3<x<4"), ("(3,4]", "3,4"), (r"(2,\infty)", "2"), (r"(2,\infty)", r"x\ge 2"),
-        ("(1,2)", "(2,1)"),
+        ("(1,2)", "(2,1)"), ("(5,3)", "y=5, x=3"), ("1234", "(1,234)"),
         ("(6,31,-1)", r"\{6,31,-1\}"), (HALVES, r"(-\infty, 2)"), (HALVES, r"(-\infty, 2] \cup (3, \infty)"),
         (HALVES, "2<x<3"),
     ],
@@ -108,16 +144,22 @@ WRONG: dict[str, list[Case]] = {
         ("x+y=3", "3"), ("3", "x+y=3"), (PLANE, "0"), (PLANE, "5x - 7y + 11z = 0"), ("$N=n$", "N=n+1"),
         ("y = 2x+3", "x = 2x+3"),
         ("x=5", "y=5"), ("3", "9=3"), ("3", "x^2=3"), ("3", "x>3"), ("MR=SRMC", "MR"),
+        ("3", "x^{2}(x+1)=3"),
     ],
     "half a reading": [
         (GROWTH, GROWTH.replace("10", "20")), (GROWTH, r"\frac{dM}{dt}=0"), (r"\frac{dx}{dt}", "0"),
         (PHOTON, f"{PHOTON}+1"), (PHOTON, f"2({PHOTON})"), (r"864 \mbox{ inches}^2", r"864 \mbox{ inches}^9"),
         ("6m", "6"),
-        ("7.6 Z", "7.6"), (CURRENT, "0"), ("u(t)", "t"), ("y'", "y"), ("m_{p}", "m_{e}"), ("5", "5x"), ("3+2i", "5"),
+        ("7.6 Z", "7.6"), (CURRENT, "0"), ("u(t)", "t"), ("y'", "y"), ("m_{p}", "m_{e}"), ("5", "5x"),
+        ("3+2i", "5"), ("3+4i", "3-4i"),
+        (r"\ln 2 + i\pi / 3", r"\ln 2 - i\pi / 3"), ("5", "2(3)"), ("13", "7(6)"), ("5", "5_{}x"), ("E_1", "E_2"),
+        ("5", r"5\text{ squared}"), ("5", r"\text{negative } 5"), ("5", r"\text{not } 5"), ("No", r"\text{Yes}"),
         (r"5.4 \text{ cents}", r"5.4 \text{ dollars}"), (r"15\mbox{ cm}^2", "15 cm^3"),
     ],
     "lists": [
-        ("1,-2", "1"), (r"1 \pm \sqrt{19}", r"1+\sqrt{19}"), ("2", r"\pm 2"), ("5", "5, 6"), ("5", r"5 \text{ or } 6"),
+        ("1,-2", "1"), (r"1 \pm \sqrt{19}", r"1+\sqrt{19}"), ("2", r"\pm 2"), ("5", "5, 6"),
+        ("5", r"5 \text{ or } 6"), ("5", r"5 \text{ or 6}"),
+        ("5", r"5\text{ if n is odd and 6 if n is even}"), ("5", r"5\text{ feet and 3 inches}"),
         (("5", "1"), "5"), (("5", "1"), r"x\in\{5,2\}"), (("1", "2"), "(1,2)"), ("3, 5, 7", "3,5,7,9"),
     ],
     "values": [

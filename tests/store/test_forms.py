@@ -84,6 +84,22 @@ def test_each_form_is_told_by_its_columns(like: str, tmp_path: Path, verifier: L
     assert only(own).kind == kind
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"answer": "", "solution": r"It is \boxed{3}."},
+        {"final_answer": "3"},
+        {"final_answer": 3},
+        {"final_answer": ["3"]},
+        {"final_answer": "", "answer": "3"},
+    ],
+)
+def test_the_answer_of_a_question_is_where_the_row_has_it(
+    answer: dict[str, object], tmp_path: Path, verifier: LocalVerifier
+) -> None:
+    assert only(loaded(tmp_path, verifier, {"question": "1 + 2?", **answer})).pairs[0].output == "['3']"
+
+
 @pytest.mark.parametrize(("tests", "count"), GIVEN)
 def test_one_text_may_hold_all_tests(tests: object, count: int, tmp_path: Path, verifier: LocalVerifier) -> None:
     task = only(loaded(tmp_path, verifier, {"prompt": "Add.", "tests": tests, "solution": CODE}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 # What a mathematical answer is made of: brackets, items, sides of a relation.
@@ -26,11 +26,11 @@ _SET = re.compile(r"\\(?:cup|cap|setminus)(?![A-Za-z])|\\mathbb\s*\{|\\emptyset(
 _EITHER_SIGN = re.compile(r"\\pm(?![A-Za-z])")
 _MOST_SIGNS = 4
 _SUCH_THAT = re.compile(r"\\mid(?![A-Za-z])|[|:]|\\colon(?![A-Za-z])|\\text\s*\{\s*(?:such that|s\.t\.)\s*\}")
-# What an answer is called: x, f(x), a_{n}, AB, \angle ABC, |AB|, \text{Area}.
+# What an answer is called: x, f(x), f(f(2)), P(X = 3), f^{-1}(x), a_{n}, AB, \angle ABC, [ABC], |AB|, \text{Area}.
 _NAME = re.compile(
     r"(?:\\(?:angle|triangle|overline|measuredangle|mathbb|mathcal)\s*)?(?:m\s*\\angle\s*)?"
-    r"(?:\{?[A-Z]{1,4}\}?|\\?[A-Za-z]|\\[a-z]+|\\text\s*\{[^{}]*\}|\|[A-Z]{2}\|)"
-    r"(?:_(?:\{[^{}]*\}|\w))?(?:\^\{?\\?[a-z*]+\}?)?(?:\s*\([^()=]*\))?"
+    r"(?:\{?[A-Z]{1,4}\}?|\\?[A-Za-z]|\\[a-z]+|\\text\s*\{[^{}]*\}|\|[A-Z]{2}\||\[[A-Z]{3,}\])"
+    r"(?:_(?:\{[^{}]*\}|\w))?(?:\^\{?\\?[a-z*]+\}?|\^\{-1\}(?=\s*\())?(?:\s*\([^()]*(?:\([^()]*\)[^()]*)*\))?"
 )
 _FUNCTIONS = re.compile(r"\\(?:a?rc)?(?:sin|cos|tan|cot|sec|csc|ln|log|exp|pi|sqrt|infty|frac|lim|sum)(?![a-z])")
 
@@ -191,13 +191,25 @@ _ONE_COMMAND = {
 _COMMAND = re.compile(r"\\([A-Za-z]+)\*?")
 _NOTHING = re.compile(
     r"\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|rm|it|bf|phantom\{\}|hfill|allowbreak|left|right|middle"
-    r"|[bB]igg?[lrm]?)(?![A-Za-z])\s*\.?(?=[\s()\[\]{}|\\<>/0-9A-Za-z.+-]|$)"
+    r"|[bB]igg?[lrm]?|large|Large|LARGE|huge|Huge)(?![A-Za-z])\s*\.?(?=[\s()\[\]{}|\\<>/0-9A-Za-z.+-]|$)"
 )
 _FUNCTION = re.compile(r"\\text\s*\{\s*(arc)?(sin|cos|tan|cot|sec|csc|ln|log|exp|sinh|cosh|tanh|lcm|gcd|max|min)\s*\}")
 _PYTHON = re.compile(r"\b(?:np|numpy|math)\.(?=[a-z])")
 # Upright letters that stand for no unit.
 _LETTER = re.compile(r"\\text\s*\{\s*([abceijknopqruvwxyz])\s*\}")
-_SUBSCRIPT = re.compile(r"_\s*(?:\{((?:[^{}]|\{[^{}]*\})*)\}|(\\[A-Za-z]+))")
+# Of a subscript without braces TeX takes one sign, but whoever writes no TeX means all of x_12.
+_SUBSCRIPT = re.compile(
+    r"_\s*(?:(?:\\text\s*)?\{((?:[^{}]|\{[^{}]*\})*)\}|(\\[A-Za-z]+)|(\d(?!\d)|[A-Za-z](?![A-Za-z\d])))"
+)
+_NEGATIVE_POWER = re.compile(r"\^\s*-(\d+|[A-Za-z])")
+# What TeX reads without braces, or with `choose` in place of them.
+_ONE_SIGN = re.compile(
+    r"(\\(?:sqrt\s*\[[^\[\]]*\]|(?:binom|hat|vec|bar|dot|ddot)(?![A-Za-z])))\s*([A-Za-z\d]|\\[A-Za-z]+)"
+)
+_BELOW = re.compile(r"(\\binom\{[^{}]*\})\s*([A-Za-z\d]|\\[A-Za-z]+)")
+_CHOOSE = re.compile(r"(?:^|(?<!\\)\{)([^{}]*)\\choose(?![A-Za-z])([^{}]*)(?:\}|$)")
+# What changes how an answer looks: a colour, a line below it.
+_LOOK = re.compile(r"\\(?:(?:text)?color\s*\{[^{}]*\}|underline)\s*(?:\{((?:[^{}]|\{[^{}]*\})*)\})?")
 # A subscript with one of these is a value, as in \\log_{\\frac{1}{2}}, and no name.
 _VALUE = re.compile(r"\\(?:frac|sqrt|binom|to|rightarrow)(?![A-Za-z])|[\^+*/=<>-]")
 _PRIMES = re.compile(r"\^\s*(?:\{\s*((?:\\prime\s*)+)\}|(\\prime(?![A-Za-z])))|('+)")
@@ -219,6 +231,11 @@ _PLAIN_ROOT = re.compile(r"\\sqrt\s*\(([^()]*)\)")
 _UNION = re.compile(r"(?<=[)\]])\s*U\s*(?=[(\[])")
 _NUMBER_IN_TEXT = re.compile(r"\\text\s*\{\s*([+-]?\d[\d.,/ ]*)\s*\}")
 _ALL_IN_TEXT = re.compile(r"\\text\s*\{([^{}]*[\d=<>][^{}]*)\}")
+_TEXT = re.compile(r"\\text\s*\{[^{}]*\}")
+_NUMBER_IN_LIST = re.compile(r"\b(or|and)\s+([+-]?\d(?:[\d.,/]*\d)?)")
+_NO_TEXT = re.compile(r"\\text\s*\{\s*\}")
+_SPOKEN_SIGN = re.compile(r"\\text\s*\{\s*(?:minus|negative)\s*\}(?=\s*[\w\\.(])")
+_SPOKEN_POWER = re.compile(r"(?<=[\w)}])\s*\\text\s*\{\s*(squared|cubed)\s*\}")
 _DEGREES = re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z])|\{\s*o\s*\}|o(?![A-Za-z]))|\\degrees?(?![A-Za-z])")
 
 
@@ -230,7 +247,7 @@ def one_spelling(text: str) -> str:
     >>> one_spelling(r"0.1\overline{6}"), one_spelling(r"52_{\text{8}}")
     ('\\frac{15}{90}', '52_{8}')
     """
-    text = _latex(text)
+    text = _LOOK.sub(lambda match: match[1] or "", _latex(text))
     text = _NOTHING.sub("", text)
     text = _COMMAND.sub(lambda match: "\\" + _ONE_COMMAND.get(match[1], match[1]), text)
     text = re.sub(r"\\lt(?![A-Za-z])", "<", re.sub(r"\\gt(?![A-Za-z])", ">", text))
@@ -241,17 +258,27 @@ def one_spelling(text: str) -> str:
     text = _NUMBER_IN_TEXT.sub(r"\1", text)
     if (whole := _ALL_IN_TEXT.fullmatch(text.strip())) is not None:
         text = whole[1]
+    text = _from_words(text)
     text = re.sub(r"\\mathbb\s*([A-Z])", r"\\mathbb{\1}", text)
     text = _from_plain(re.sub(r"\\[lr]?vert(?![A-Za-z])", "|", text))
     text = _LETTER.sub(r"\1", text)
     text = _DEGREES.sub(lambda _: r"^{\circ}", text)
     text = re.sub(r"\\hbar(?![A-Za-z])", "h_{bar}", re.sub(r"\\ell(?![A-Za-z])", "l", text))
-    text = _SUBSCRIPT.sub(lambda match: f"_{{{_plain(match[1] or match[2])}}}", text)
+    text = _SUBSCRIPT.sub(lambda match: f"_{{{_plain(match[match.lastindex or 0])}}}", text)
+    text = _NEGATIVE_POWER.sub(r"^{-\1}", text)
+    text = _BELOW.sub(r"\1{\2}", _ONE_SIGN.sub(r"\1{\2}", _CHOOSE.sub(r"{\\binom{\1}{\2}}", text)))
     text = _PRIMES.sub(_prime, text)
     text = re.sub(r"(?<![A-Za-z\\])(?:infinity|inf)(?![A-Za-z])", r"\\infty", text)
     text = _BRITISH.sub(r"\1.\2\\overline{\3\4\5}", text)
     text = _AND_SO_ON.sub(lambda match: f"{match[1]}\\overline{{{match[2] or match[3]}}}", text)
     return _REPEATING.sub(_fraction, re.sub(r"\.\((\d+)\)", r".\\overline{\1}", text))
+
+
+def _from_words(text: str) -> str:
+    r"""Returns a text in which signs, and what a list has in $\text{ or 6}$, stand outside of words."""
+    apart = _TEXT.sub(lambda words: _NUMBER_IN_LIST.sub(r"}\\text{\1} \2 \\text{", words[0]), text)
+    apart = _SPOKEN_SIGN.sub("-", _NO_TEXT.sub("", apart) if apart != text else apart)
+    return _SPOKEN_POWER.sub(lambda match: "^{2}" if match[1] == "squared" else "^{3}", apart)
 
 
 def _from_plain(text: str) -> str:
@@ -314,10 +341,13 @@ def _fraction(match: re.Match[str]) -> str:
 _NUMBER = r"[+-]?\d{1,3}(?:(?:(?:(?:,\\!|\{,\}|\\[,;:! ])\s*|~|,|\s+)\d{3})+(?:\.\d+)?|(?:\.\d{3}){2,})"
 # The number begins the answer, or stands behind its name, and only a unit follows.
 _THOUSANDS = re.compile(rf"(^|=\s*|\\approx\s*)({_NUMBER})(?=\s*(?:$|\\text|\\?%|\^|\\[,;: ]|[a-z]))")
+# In "6,764, 10,945" a space follows the commas between numbers.
+_THOUSANDS_IN_LIST = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?=\s*(?:$|[,;]\s|\\|\$|and|or))")
 _SCIENTIFIC = re.compile(r"(?<![A-Za-z\\])(\d+(?:\.\d*)?|\.\d+)\s*[eE]([+-]?\d+)(?![A-Za-z\d])")
 _POINT_AT_END = re.compile(r"(\d)\.(?![\d\\.])")
 _SPACES = re.compile(r"\\[,;:! ]|\\q?quad(?![A-Za-z])|\\thinspace(?![A-Za-z])|~|\s+")
-_DOLLARS = re.compile(r"\\?\$|\\[()\[\]]")
+# Signs around formulas. The \[ in \\[4pt] is none, but a space below a row.
+_DOLLARS = re.compile(r"\\?\$|(?<=\\\\)\s*\[[^\[\]]*\]|(?<!\\)\\[()\[\]]")
 _BEFORE = re.compile(r"(?:=|\\approx(?![A-Za-z])|\\equiv(?![A-Za-z])|\\therefore(?![A-Za-z])|:)\s*")
 _AROUND = re.compile(rf"^(?:{_SPACES.pattern})+|(?:{_SPACES.pattern}|[.,;])+$")
 _COMMAS = re.compile(r"[,;]|\\text\s*\{\s*(?:[,;]\s*)?(?:and|or)?\s*\}|(?<=\s)(?:and|or)(?=\s)")
@@ -348,6 +378,15 @@ def _digits(number: str) -> str:
     if number.count(".") > 1:
         return number.replace(".", "")
     return re.sub(r"[^\d.+-]", "", number)
+
+
+def without_thousands(text: str) -> str:
+    """Returns a list without the commas between thousands, as far as they differ from those between its items.
+
+    >>> without_thousands("6,764, 10,945")
+    '6764, 10945'
+    """
+    return _THOUSANDS_IN_LIST.sub(lambda match: match[0].replace(",", ""), text)
 
 
 def key(text: str) -> str:
@@ -385,3 +424,8 @@ def given_answers(text: str) -> tuple[str, ...]:
             return members.items
     around = enclosed(text)
     return items_of(around[1] if around is not None and around[0] == "\\{" else text)
+
+
+def are_several(answers: Sequence[str]) -> bool:
+    """Returns whether references ask for more than one answer; 58,500 is one."""
+    return len([part for answer in answers for part in given_answers(normal(answer))]) > 1

@@ -19,7 +19,7 @@ from redqueen.base.optional import is_installed, missing
 from redqueen.errors import UserError
 from redqueen.evals.benchmark import Benchmark, Form, Row, Source
 from redqueen.evals.grader import Grader, OpenGraders, Problem, ThreadedGrader, boxed_together, last_boxed
-from redqueen.extras.benchmarks.latex import depth_of, given_answers, split_answers
+from redqueen.extras.benchmarks.latex import are_several, depth_of, split_answers
 from redqueen.jail.probes import cores
 from redqueen.records import Prompt, Status, Verdict
 
@@ -236,8 +236,7 @@ def pose(problem: Problem, form: Form) -> Prompt:
 def read(problem: Problem, form: Form, text: str) -> str | None:
     """Returns what the last box of a text holds; of a problem with several answers, what those of its end hold."""
     del form
-    several = len([part for answer in problem.data["answers"] for part in given_answers(answer)]) > 1
-    return boxed_together(text) if several else last_boxed(text)
+    return boxed_together(text) if are_several(problem.data["answers"]) else last_boxed(text)
 
 
 AIME24 = maths_benchmark(

@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from functools import reduce
+from string import ascii_lowercase
 from typing import Any
 
 import sympy
@@ -35,6 +36,7 @@ from redqueen.extras.benchmarks.latex import (
     relation,
     split,
     such_that,
+    without_thousands,
 )
 from redqueen.extras.benchmarks.values import equal, proportional, value
 
@@ -264,7 +266,16 @@ def _same_group(wanted: Group, answer: str) -> bool:
     point = wanted.opening + wanted.closing == "()" and not any(_INFINITE in item for item in wanted.items)
     if not (point and given.opening == "") and (wanted.opening, wanted.closing) != (given.opening, given.closing):
         return False
-    return all(map(_same, wanted.items, given.items))
+    return all(map(_same, wanted.items, _in_order(given.items)))
+
+
+def _in_order(items: Sequence[str]) -> Sequence[str]:
+    """Returns the items of a point, those of y = 3, x = 5 by their names."""
+    names = [found[0][0] if (found := relation(item)) is not None and found[1] == ["="] else "" for item in items]
+    # A point is named by letters that follow each other: (x, y) or (a, b, c). An order of others says something.
+    ordered = sorted(names)
+    named = all(len(name) == 1 for name in names) and "".join(ordered) in ascii_lowercase
+    return [items[names.index(name)] for name in ordered] if named else items
 
 
 def matched(wanted: Sequence[str], given: Sequence[str]) -> bool:
@@ -306,6 +317,13 @@ MEMORY_BYTES = 4 << 30
 
 def judge(answers: Sequence[str], answer: str) -> tuple[str, str]:
     """Returns a status, `correct` or `wrong`, and a detail. All of several answers have to be given, in any order."""
+    verdict = _judge(answers, answer)
+    plain = without_thousands(answer)
+    # What may be a list of more and smaller numbers is one, if they are asked for.
+    return _judge(answers, plain) if verdict[0] != "correct" and plain != answer else verdict
+
+
+def _judge(answers: Sequence[str], answer: str) -> tuple[str, str]:
     if len(answers) == 1:
         return ("correct" if same(answers[0], answer) else "wrong"), ""
     wanted = _different([part for one in answers for part in given_answers(one)])

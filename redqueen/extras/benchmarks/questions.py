@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from redqueen.evals.grader import Problem, boxed_together, last_boxed
-from redqueen.extras.benchmarks.latex import given_answers, split_answers
+from redqueen.extras.benchmarks.latex import are_several, split_answers
 from redqueen.extras.benchmarks.maths import MathsGrader, plain
 from redqueen.jail import Job, Outcome, parse_literal
 from redqueen.records import Answer, Draft, Pair, Prompt, Task, Verdict
@@ -93,8 +93,7 @@ class AnswerQuestion(QuestionKind):
     def trial(self, answer: Answer, text: str) -> Trial | Verdict:
         wanted = parse_literal(answer.expected[0].decode("utf-8", "surrogatepass"))
         problem = Problem(id="", benchmark=NAME, prompt=answer.program, data={"answers": tuple(wanted)})
-        several = sum(len(given_answers(each)) for each in wanted) > 1
-        verdict = _grader(os.getpid()).grade(problem, _final(text, several=several) or "")
+        verdict = _grader(os.getpid()).grade(problem, _final(text, several=are_several(wanted)) or "")
         return Verdict(verdict.status, output=text, detail=verdict.detail, cpu_ms=verdict.cpu_ms)
 
     def question(self, task: Task) -> Prompt:
@@ -114,7 +113,8 @@ class AnswerQuestion(QuestionKind):
 def _answers(fields: Mapping[str, Any]) -> tuple[str, ...]:
     """Returns the answers of a row; () if it has none."""
     final = fields.get("final_answer")
-    if isinstance(final, list) and final:
+    final = [final] if isinstance(final, str | int | float) else final
+    if isinstance(final, list) and final and str(final[0]).strip():
         return split_answers(str(final[0])) if fields.get("is_multiple_answer") else (str(final[0]),)
     answer = fields.get("answer")
     if isinstance(answer, str) and _MARK in answer:
@@ -122,7 +122,7 @@ def _answers(fields: Mapping[str, Any]) -> tuple[str, ...]:
     # A long answer is a solution.
     if isinstance(answer, str) and "\\boxed" in answer:
         return tuple(filter(None, [last_boxed(answer)]))
-    if isinstance(answer, str | int | float) and "\n" not in str(answer):
+    if isinstance(answer, str | int | float) and str(answer).strip() and "\n" not in str(answer):
         return plain(fields)
     solution = fields.get("solution")
     return tuple(filter(None, [last_boxed(solution)])) if isinstance(solution, str) else ()

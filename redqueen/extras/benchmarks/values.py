@@ -11,7 +11,6 @@ import sympy
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig, latex2sympy
 from latex2sympy2_extended.math_normalization import NormalizationConfig, normalize_latex
 from math_verify import verify
-from math_verify.grader import should_treat_as_complex
 
 from redqueen.extras.benchmarks.latex import key
 
@@ -36,14 +35,15 @@ _MEASURES = (
     r"units?|kg|km|cm|mm|mph|pounds?|lbs?|ounces?|oz|ways?|people|students?|points?|times"
 )
 _WRITTEN_OUT = re.compile(
-    rf"(?<=[\d}})!%])\s*\b(?P<name>(?:(?:square|cubic|sq|cu)\.?\s+)?(?:{_MEASURES})){_POWER}\.?$", re.IGNORECASE
+    rf"(?<=[\d}})!%])\s*(?P<name>(?:(?:square|cubic|sq|cu)\.?\s+)?(?:{_MEASURES})){_POWER}\.?$", re.IGNORECASE
 )
-_LEADING = re.compile(r"^(?:\\text\s*\{[^{}]*\}[:\s]*)+(?=\S)")
+_LEADING = re.compile(r"^(?:\\text\s*\{(?![^{}]*\bnot\s*\})[^{}]*\}[:\s]*)+(?=\S)")
 _DEGREES = re.compile(r"\^\{\\circ\}")
 _TRIGONOMETRY = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])")
 _PER_CENT = re.compile(
     r"\s*(?:\\?%|\\text\s*\{\s*(?:percent|per cent|percentage|pct)\s*\}|\b(?:percent|per cent|pct))\.?$"
 )
+_COUNTS = {"dozen": 12, "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _TIMES = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
 _SHORT = {"lb": "pounds", "lbs": "pounds", "oz": "ounces", "c": "cents"}
 
@@ -150,12 +150,20 @@ TOLERANCE = 1e-4
 _MOST_LETTERS = 8
 # The reader drops what stands below a number, which is a base, and multiplies what stands side by side.
 _MISREAD = re.compile(r"[\d)]\s*_|\d\s+\d|\\q?quad")
+# It takes an integer and what stands behind it for a mixed number, also 2(3); a power is no integer.
+_FACTOR = re.compile(r"(?<![_^\w\\.])\d+(?=\s*(?:[(\[]|\\\{|\\binom))|\)(?=\s*\()")
+# It takes these letters for constants, and fails at their index or drops it. The other texts here are none of them.
+_CONSTANT = re.compile(
+    r"([eE])_\{(\w+)\}|(I)(?:_\{(\w+)\})?|\\([gG]amma)(?![A-Za-z])(?:_\{(\w+)\})?"
+    r"|(?:\\(?:text|begin|end)|_)\s*\{[^{}]*\}|\\[A-Za-z]+"
+)
 # Units and words are taken away before (`quantity`): math-verify takes `m` for a unit, also where it is a letter.
 _NORMAL = NormalizationConfig(
     basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none", equations=False
 )
 # A word of a language: products of letters are shorter, or have no capital.
 _WORD = re.compile(r"[A-Z][a-z]{2,}|[a-z]{4,}")
+_BARE = re.compile(r"[A-Za-z](?: ?[A-Za-z])+")
 _LETTERS_HAVE_CASE = ConversionConfig(lowercase_symbols=False)
 
 
@@ -166,6 +174,9 @@ def equal(reference: str, answer: str) -> bool:
     words = words_of(reference)
     if words:
         return words == spoken(answer)
+    # Words may be written as products of letters are. In an answer \text tells them apart.
+    if _BARE.fullmatch(reference) and spoken(reference) == words_of(answer):
+        return True
     if _WORD.fullmatch(reference) and (words_of(answer) or _WORD.fullmatch(answer)):
         return spoken(reference) == spoken(answer)
     based = base_of(reference), base_of(answer)
@@ -176,6 +187,10 @@ def equal(reference: str, answer: str) -> bool:
     answer_value, answer_unit = without_unit(answer)
     if unit.fits(answer_unit) and _equal_values(reference, answer_value):
         return True
+    # 5 dozen are 60, and 5 as well where dozens are asked for.
+    for count, number in _COUNTS.items():
+        if answer_unit.name.startswith(count) and _equal_values(reference, f"({answer_value}) \\cdot {number}"):
+            return True
     return answer_unit.name != "" and _equal_values(reference, in_letters(answer))
 
 
@@ -201,18 +216,20 @@ def value(text: str) -> Any:
     normal = normalize_latex(text, _NORMAL)
     if not normal or _MISREAD.search(normal):
         return None
+    normal = _FACTOR.sub(r"\g<0>^{1}", normal)
+    normal = _CONSTANT.sub(_letter, normal)
     # Alone, a text is read until the reader understands no more, and what is left over counts for nothing. Under a root
     # it has to be read to its end. Brackets would do that too, and take ten times as long.
     root = "matrix" not in normal
     try:
         read: Any = latex2sympy(
             f"\\sqrt{{{normal}}}" if root else f"({normal})",
-            is_real=not should_treat_as_complex(normal),
+            is_real=True,
             convert_degrees=False,
             normalization_config=None,
             conversion_config=_LETTERS_HAVE_CASE,
         )
-        return _named_derivatives(read.base if root else read)
+        return _with_names(read.base if root else read)
     except RecursionError:
         raise
     except Exception:  # noqa: BLE001
@@ -220,10 +237,21 @@ def value(text: str) -> Any:
         return None
 
 
-def _named_derivatives(read: Any) -> Any:
-    """Returns a value whose derivatives are letters: sympy takes dM/dt for 0, since M is not said to depend on t."""
-    derivatives = read.atoms(sympy.Derivative) if isinstance(read, sympy.Basic) else ()
-    return read.xreplace({each: sympy.Symbol(str(each)) for each in derivatives}) if derivatives else read
+def _letter(match: re.Match[str]) -> str:
+    named = "".join(filter(None, match.groups()))
+    return f"q_{{{named}}}" if named else match[0]
+
+
+def _with_names(read: Any) -> Any:
+    """Returns a value whose derivatives are letters, and whose letter i is the imaginary unit.
+
+    Sympy takes dM/dt for 0, since M is not said to depend on t.
+    """
+    if not isinstance(read, sympy.Basic | sympy.MatrixBase):
+        return read
+    read = read.xreplace({each: sympy.Symbol(str(each)) for each in read.atoms(sympy.Derivative)})
+    # The i that a sum runs over is not free.
+    return read.subs({each: sympy.I for each in read.free_symbols if str(each) == "i"})
 
 
 def values_equal(one: Any, other: Any) -> bool:

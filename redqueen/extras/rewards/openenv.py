@@ -56,6 +56,8 @@ class PuzzleEnvironment(interfaces.Environment[AnswerAction, PuzzleObservation, 
     ) -> PuzzleObservation:
         """Poses the task at `index`; without one, a task that `seed` draws. Raises IndexError if there is none."""
         index = random.Random(seed).randrange(len(self._tasks)) if index is None else index
+        if not 0 <= index < len(self._tasks):
+            raise IndexError(f"no task {index}")
         task = self._tasks[index]
         self._task = task
         self._state = types.State(episode_id=episode_id, step_count=0, task=task.id)

@@ -54,6 +54,8 @@ def test_a_task_with_tests_is_an_episode(tmp_path: Path) -> None:
     from redqueen.extras.rewards.openenv import AnswerAction, PuzzleEnvironment
 
     environment = PuzzleEnvironment(posed_tasks(archived_tests(tmp_path / "run")))
+    with pytest.raises(IndexError):
+        environment.reset(index=-1)
     for index, program in ((1, ADDS), (2, "print(2 * int(input()))")):
         assert environment.reset(index=index).kind == "code_t"
         done = environment.step(AnswerAction(text=f"<answer>\n```python\n{program}\n```\n</answer>"))
