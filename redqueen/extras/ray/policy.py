@@ -219,9 +219,11 @@ class ClusterPolicy(MemberPolicy):
         learned: dict[str, UpdateResult] = {}
         owned = {owner: self.replicas.owned(owner) for owner in calls}
         for owner, (what, weights, states) in calls.items():
-            moved: list[UpdateResult] | None = None
+            moved: list[UpdateResult] = []
+            suspect: int | None = owner
             try:
                 moved = what.get()
+                suspect = None
                 # First the heir, and whole: from here on the update is not lost with the owner.
                 heir = self.replicas.heir(owner)
                 if heir is not None:
@@ -229,8 +231,8 @@ class ClusterPolicy(MemberPolicy):
                 self.replicas.send(owner, weights)
             except LostError:
                 # An owner that answers may have taken the step whose result is lost: its heir takes it instead.
-                self.replicas.mend(suspect=owner if moved is None else None)
-                moved = self._survived(owned[owner], moved or [])
+                self.replicas.mend(suspect)
+                moved = self._survived(owned[owner], moved)
                 self.replicas.spread([result.update.member for result in moved])
             learned |= {result.update.member: result for result in moved}
         return learned
