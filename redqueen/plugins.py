@@ -44,6 +44,8 @@ Part = Literal[
 T = TypeVar("T")
 
 _parts: dict[Part, dict[str, Any]] = {}
+# The module that registered each part.
+_modules: dict[tuple[Part, str], str] = {}
 # The names of the project's own parts, which the configuration's fields announce.
 _built_in: dict[Part, set[str]] = {}
 _loaded: set[str] = set()
@@ -58,18 +60,17 @@ def reserve(kind: Part, built_in: Iterable[str]) -> None:
     _built_in.setdefault(kind, set()).update(built_in)
 
 
-def _add(kind: Part, name: str, part: Any) -> None:
-    """Registers a part under a name. Raises PluginError if the name is taken."""
+def _add(kind: Part, name: str, part: Any, module: str) -> None:
+    """Registers a part of a module under a name. Raises PluginError if the name is taken."""
     parts = _parts.setdefault(kind, {})
     if name in _built_in.get(kind, ()):
-        raise PluginError(f"{part.__module__}: Red Queen has a {kind} '{name}': give yours another name")
+        raise PluginError(f"{module}: Red Queen has a {kind} '{name}': give yours another name")
     # A part of two modules under one name would be whichever was imported last. A module that is imported again
     # registers its own parts anew.
-    if name in parts and parts[name].__module__ != part.__module__:
-        raise PluginError(
-            f"{part.__module__}: {parts[name].__module__} has a {kind} '{name}' already: give one of them another name"
-        )
+    if name in parts and (other := _modules[kind, name]) != module:
+        raise PluginError(f"{module}: {other} has a {kind} '{name}' already: give one of them another name")
     parts[name] = part
+    _modules[kind, name] = module
 
 
 def _register(kind: Part) -> Callable[[T], T]:
@@ -84,7 +85,7 @@ def _register(kind: Part) -> Callable[[T], T]:
                 f"the decorator of a {kind} got {part!r}: write it without brackets above a function or class, whose "
                 "name is the part's"
             )
-        _add(kind, part.__name__, part)  # pyright: ignore[reportAttributeAccessIssue]
+        _add(kind, part.__name__, part, part.__module__)  # pyright: ignore[reportAttributeAccessIssue]
         return part
 
     return decorator
@@ -109,7 +110,9 @@ benchmark = _register("benchmark")
 
 def kind(task_kind: T) -> T:
     """Registers a kind of task under its own `name` (`redqueen.tasks.kinds`). Raises PluginError if it is taken."""
-    _add("kind", task_kind.name, task_kind)  # pyright: ignore[reportAttributeAccessIssue]
+    # The module of an instance is that of its class, which two plugins may share: the caller's counts.
+    module = sys._getframe(1).f_globals["__name__"]  # pyright: ignore[reportPrivateUsage]
+    _add("kind", task_kind.name, task_kind, module)  # pyright: ignore[reportAttributeAccessIssue]
     return task_kind
 
 

@@ -114,6 +114,23 @@ def test_a_name_that_is_taken_is_refused(module: str, tmp_path: Path) -> None:
         plugins.load(["same_parts"])
 
 
+def test_a_kind_that_two_modules_register_is_refused(tmp_path: Path) -> None:
+    for name, kind in (("first_kind", "mine_o"), ("second_kind", "mine_o"), ("third_kind", "code_o")):
+        (tmp_path / f"{name}.py").write_text(f"""
+from redqueen import plugins
+from redqueen.tasks.kinds.deduction import Deduction
+from redqueen.tasks.python import PYTHON
+
+plugins.kind(Deduction("{kind}", PYTHON))
+""")
+    plugins.load(["first_kind"])
+    importlib.reload(sys.modules["first_kind"])
+    with pytest.raises(PluginError, match=r"^second_kind: first_kind has a kind 'mine_o' already"):
+        plugins.load(["second_kind"])
+    with pytest.raises(PluginError, match=r"^third_kind: Red Queen has a kind 'code_o': give yours another name"):
+        plugins.load(["third_kind"])
+
+
 def test_a_mutation_and_a_crossover_may_share_a_name(tmp_path: Path) -> None:
     """The number of parents decides, also where the other one is Red Queen's own."""
     (tmp_path / "twins.py").write_text("""

@@ -104,6 +104,8 @@ def _extra(place: str) -> str:
 @cache
 def _is_here(extra: str) -> bool:
     try:
-        return importlib.util.find_spec(f"{__name__}.{extra}") is not None
+        spec = importlib.util.find_spec(f"{__name__}.{extra}")
     except ModuleNotFoundError:
         return False
+    # A folder from which only the code was deleted is a package for Python: it has no origin.
+    return spec is not None and spec.origin is not None

@@ -67,6 +67,16 @@ def test_every_extra_has_a_command_that_needs_it() -> None:
     assert set(NEEDED) == set(EXTRAS)
 
 
+def test_a_folder_without_code_is_no_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "emptied" / "__pycache__").mkdir(parents=True)
+    monkeypatch.setattr(extras, "__path__", [*extras.__path__, str(tmp_path)])
+    monkeypatch.setitem(extras.OFFERS["recipe"], "emptied", "emptied:RECIPES")
+    assert "emptied" in extras.missing("recipe")
+    assert "emptied" not in extras.names("recipe")
+    with pytest.raises(extras.MissingExtraError, match="needs the extra 'emptied', which is not installed"):
+        extras.find("recipe", "emptied")
+
+
 @pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.parametrize("extra", EXTRAS)

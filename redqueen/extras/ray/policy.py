@@ -26,7 +26,7 @@ from redqueen.engine.policy import MemberPolicy, OptimizerState
 from redqueen.engine.work import Work
 from redqueen.engine.workers.pool import partition_by_cost
 from redqueen.errors import AdapterError
-from redqueen.extras.ray.ray_cluster import Cluster, LostError, Pending, first_ready, next_of, put
+from redqueen.extras.ray.ray_cluster import Cluster, ClusterError, LostError, Pending, first_ready, next_of, put
 from redqueen.extras.ray.replica import MemberState, ReplicaSettings, UpdateResult, adapter_of, arrays_of, tensors_of
 from redqueen.extras.ray.replicas import Replicas
 from redqueen.extras.ray.verifier import ClusterVerifier
@@ -217,25 +217,41 @@ class ClusterPolicy(MemberPolicy):
         """Hands on what owners have learned, as far as they are not lost meanwhile. Returns the members that moved."""
         actors = self.replicas.actors
         learned: dict[str, UpdateResult] = {}
+        owned = {owner: self.replicas.owned(owner) for owner in calls}
         for owner, (what, weights, states) in calls.items():
             moved: list[UpdateResult] = []
+            suspect: int | None = owner
             try:
                 moved = what.get()
+                suspect = None
                 # First the heir, and whole: from here on the update is not lost with the owner.
                 heir = self.replicas.heir(owner)
                 if heir is not None:
                     actors[heir].call("keep", states).get()
                 self.replicas.send(owner, weights)
             except LostError:
-                self.replicas.mend()
-                # Whether the update has survived is known by the version that the present owner holds. If it has not,
-                # the member has not moved anywhere that counts, and is updated again.
-                moved = [
-                    result for result in moved if self._ask(result.update.member, "weights").version == result.version
-                ]
+                # An owner that answers may have taken the step whose result is lost: its heir takes it instead.
+                self.replicas.mend(suspect)
+                moved = self._survived(owned[owner], moved)
                 self.replicas.spread([result.update.member for result in moved])
             learned |= {result.update.member: result for result in moved}
         return learned
+
+    def _survived(self, names: Sequence[str], moved: Sequence[UpdateResult]) -> list[UpdateResult]:
+        """Returns what has survived of an update of some of these members, of which a replica was lost meanwhile.
+
+        The version that the present owner holds says so. A member that has not moved there is updated again.
+        Raises ClusterError if one has moved of which the results are lost.
+        """
+        held = {name: self._ask(name, "weights").version for name in names}
+        survived = [result for result in moved if held[result.update.member] == result.version]
+        told = {result.update.member for result in survived}
+        if untold := [name for name in names if name not in told and held[name] != self._versions[name]]:
+            raise ClusterError(
+                f"what {', '.join(untold)} learned is lost with two replicas at once: resume the run from its last "
+                "checkpoint"
+            )
+        return survived
 
     def take_work(self) -> Work:
         """Returns the tokens that were sampled since the last call, and the seconds; replicas count nothing else."""

@@ -209,11 +209,26 @@ def next_of(cluster: Cluster, stream: Any) -> Any | None:
             return None
 
 
+def reason(error: Exception) -> str:
+    """Returns in a line what a call raised. Ray's own text begins with where that was."""
+    cause = getattr(error, "cause", error)
+    text = next(iter(str(cause).strip().splitlines()), "")
+    return text if isinstance(cause, UserError) else f"{type(cause).__name__}: {text}"
+
+
 @contextlib.contextmanager
 def _errors(ray: Any) -> Iterator[None]:
     """Turns Ray's errors into ours."""
     errors = ray.exceptions
-    lost = (errors.RayActorError, errors.ObjectLostError, errors.NodeDiedError, errors.WorkerCrashedError)
+    lost = (
+        errors.RayActorError,
+        errors.ObjectLostError,
+        errors.NodeDiedError,
+        errors.WorkerCrashedError,
+        # Ray ends a process where memory runs out, and cannot start one whose node has gone before.
+        errors.OutOfMemoryError,
+        errors.ActorUnschedulableError,
+    )
     try:
         yield
     except errors.RayTaskError as error:

@@ -11,8 +11,7 @@ import torch
 from redqueen.engine.memory.fit import least_memory
 from redqueen.engine.memory.machine import Demand, other_machine
 from redqueen.engine.model.base import BaseFacts
-from redqueen.errors import UserError
-from redqueen.extras.ray.ray_cluster import Actor, Cluster, ClusterError, LostError, Needs, Node, Pending
+from redqueen.extras.ray.ray_cluster import Actor, Cluster, ClusterError, LostError, Needs, Node, Pending, reason
 from redqueen.extras.ray.replica import MemberState, Replica, ReplicaSettings
 
 # Where replicas find room: what one needs of a machine, and how many a cluster can hold.
@@ -111,15 +110,25 @@ class Replicas:
 
     def add(self, member: MemberState, sent: Pending, *, trained: bool) -> None:
         """Gives a new member to every replica; `sent` is the same member where every machine can read it."""
-        owner = self.least_loaded()
-        heir = self.heir(owner)
-        # First the heir: from the moment on in which a replica owns the member, it can be lost.
-        if trained and heir is not None:
-            self.wait({heir: self.actors[heir].call("keep", [member])})
+        owner = self._prepared_owner(member) if trained else None
         calls = {index: actor.call("join", sent, owned=index == owner) for index, actor in self.actors.items()}
-        if trained:
+        if owner is not None:
             self.owners[member.name] = owner
         self.wait(calls)
+
+    def _prepared_owner(self, member: MemberState) -> int:
+        """Returns the replica that is to train a new member. Its heir keeps the member: from now on it can be lost."""
+        while True:
+            owner = self.least_loaded()
+            heir = self.heir(owner)
+            if heir is None:
+                return owner
+            try:
+                self.actors[heir].call("keep", [member]).get()
+            except LostError:
+                self.mend()
+            else:
+                return owner
 
     def send(self, owner: int, weights: Pending) -> None:
         """Gives all replicas but their owner the new weights of members."""
@@ -158,12 +167,16 @@ class Replicas:
         if lost:
             self.mend()
 
-    def mend(self) -> None:
+    def mend(self, suspect: int | None = None) -> None:
         """Finds out which replicas are lost, and gives their members to their heirs.
 
+        A `suspect` counts as lost even if it answers, and is ended.
         Raises ClusterError if a replica and its heir are lost at once: then only the checkpoint has their members.
         """
         mended = False
+        if suspect in self.actors:
+            self.actors[suspect].kill()
+            self._drop(suspect)
         while self._drop_dead() or self._orphans():
             mended = True
             if not self.actors:
@@ -178,9 +191,12 @@ class Replicas:
         """Forgets the replicas that do not answer. Returns whether there are any."""
         dead = [index for index, replica in self.actors.items() if not _answers(replica)]
         for index in dead:
-            self.report(f"replica {index} of the cluster is lost: what it was doing is done again elsewhere")
-            del self.actors[index]
+            self._drop(index)
         return bool(dead)
+
+    def _drop(self, index: int) -> None:
+        self.report(f"replica {index} of the cluster is lost: what it was doing is done again elsewhere")
+        del self.actors[index]
 
     def _orphans(self) -> dict[int, list[str]]:
         """Returns the members of lost replicas, by replica."""
@@ -226,18 +242,20 @@ class Replicas:
             return
         self._recruit = None
         try:
-            if reason := self._unfit(facts):
+            unfit = self._unfit(facts)
+            for name in members:
+                unfit = unfit or _failure(actor.call("accept", [self.state(name, "weights")]))
+            if unfit:
                 actor.kill()
                 self._wanted = len(self.actors)
-                self.report(f"a machine that wants to join is left out: {reason}")
+                self.report(f"a machine that wants to join is left out: {unfit}")
                 return
-            for name in members:
-                actor.call("accept", [self.state(name, "weights")]).get()
+            index = self._enter(actor)
         except LostError as error:
+            actor.kill()
             self.report(f"a replica did not start: {error}")
+            self.mend()
             return
-        index = min(set(range(self._wanted)) - set(self.actors))
-        self.actors = dict(sorted({**self.actors, index: actor}.items()))
         self.report(f"replica {index} of the cluster has joined")
         try:
             self._share_out(index)
@@ -246,10 +264,19 @@ class Replicas:
 
     def _unfit(self, facts: Pending) -> str:
         """Returns why a new replica cannot be taken in, by what `open` says of its base; empty if it can."""
-        try:
-            return "" if facts.get().fingerprint == self.facts.fingerprint else f"other weights of '{self.facts.name}'"
-        except UserError as error:
-            return str(error)
+        if failure := _failure(facts):
+            return failure
+        return "" if facts.get().fingerprint == self.facts.fingerprint else f"other weights of '{self.facts.name}'"
+
+    def _enter(self, actor: Actor) -> int:
+        """Makes a new replica one of them. Returns its number. Raises LostError."""
+        index = min(set(range(self._wanted)) - set(self.actors))
+        joined = dict(sorted({**self.actors, index: actor}.items()))
+        # It becomes the heir of the replica before it, which can be lost at any time.
+        before = list(joined)[list(joined).index(index) - 1]
+        actor.call("keep", self.actors[before].call("states", self.owned(before))).get()
+        self.actors = joined
+        return index
 
     def _share_out(self, index: int) -> None:
         """Gives a new replica its share of the members to train."""
@@ -258,6 +285,9 @@ class Replicas:
         for name, owner in list(self.owners.items()):
             if loads[index] < fair and loads[owner] > fair:
                 state = self.actors[owner].call("states", [name]).get()[0]
+                heir = self.heir(index)
+                assert heir is not None, "its owner until now is left"
+                self.actors[heir].call("keep", [state]).get()
                 self.actors[index].call("join", state, owned=True).get()
                 self.actors[owner].call("accept", [state]).get()
                 loads[owner] -= 1
@@ -269,9 +299,13 @@ class Replicas:
         """Lets every heir keep the states of all members that it is to train if their owner is lost."""
         for owner in list(self.actors):
             heir = self.heir(owner)
-            names = [name for name, trainer in self.owners.items() if trainer == owner]
+            names = self.owned(owner)
             if heir is not None and names:
                 self.wait({heir: self.actors[heir].call("keep", self.actors[owner].call("states", names))})
+
+    def owned(self, owner: int) -> list[str]:
+        """Returns the members that a replica trains."""
+        return [name for name, trainer in self.owners.items() if trainer == owner]
 
     def close(self) -> None:
         # vLLM has processes and shared memory of its own, which are not freed if its parent is killed.
@@ -306,3 +340,15 @@ def _answers(replica: Actor) -> bool:
     except LostError:
         return False
     return True
+
+
+def _failure(call: Pending) -> str:
+    """Returns in a line why a call failed; empty if it did not. Raises LostError."""
+    try:
+        call.get()
+    except LostError:
+        raise
+    # Another version of a library, a GPU that cannot compute this: whatever it is, the others can do without.
+    except Exception as error:  # noqa: BLE001
+        return reason(error)
+    return ""

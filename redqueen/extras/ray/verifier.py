@@ -143,22 +143,25 @@ class ClusterVerifier(Closing):
         return future
 
     def _serve(self, judge: Actor, gone: threading.Event) -> None:
-        """Sends what is asked to one judge, many questions at a time, until the verifier is closed or it is lost."""
-        while not gone.is_set():
-            batch = self._next_batch()
-            if not batch:
-                return
+        """Sends what is asked to one judge, many questions at a time, until the verifier is closed or it is lost.
+
+        The threads of the last judge go on when it is lost: whoever asks or waits gets the error.
+        """
+        while batch := self._next_batch():
             try:
                 answers = judge.call("answer", [question for question, _ in batch]).get()
             except LostError as error:
-                self._give_back(batch, gone, error)
-                return
+                if self._give_back(batch, gone):
+                    return
+                failure: Exception = ClusterError(f"every machine that verifies is lost: {error}")
             except Exception as error:  # noqa: BLE001 - whoever waits for an answer gets it
-                for _, future in batch:
-                    future.set_exception(error)
+                failure = error
+            else:
+                for (_, future), answer in zip(batch, answers, strict=True):
+                    future.set_result(answer)
                 continue
-            for (_, future), answer in zip(batch, answers, strict=True):
-                future.set_result(answer)
+            for _, future in batch:
+                future.set_exception(failure)
 
     def _next_batch(self) -> list[tuple[Question, Future[Any]]]:
         """Waits for a question, and returns it with those that wait behind it; none if the verifier is closed."""
@@ -176,19 +179,18 @@ class ClusterVerifier(Closing):
         self._questions.put(None)
         return batch
 
-    def _give_back(self, batch: list[tuple[Question, Future[Any]]], gone: threading.Event, error: LostError) -> None:
-        """Lets other judges answer what a lost one had not. If none is left, whoever waits gets the error."""
+    def _give_back(self, batch: list[tuple[Question, Future[Any]]], gone: threading.Event) -> bool:
+        """Lets other judges answer what a lost one had not. Returns False if none is left."""
         with self._lock:
             if not gone.is_set():
                 gone.set()
                 self._alive -= 1
                 self.report("a machine that verifies is lost: its programs are run again elsewhere")
-        if self._alive:
-            for item in batch:
-                self._questions.put(item)
-            return
-        for _, future in batch:
-            future.set_exception(ClusterError(f"every machine that verifies is lost: {error}"))
+            if not self._alive:
+                return False
+        for item in batch:
+            self._questions.put(item)
+        return True
 
     def close(self) -> None:
         """Ends the judges, when they have answered what was asked."""

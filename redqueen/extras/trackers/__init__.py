@@ -80,8 +80,8 @@ class WeightsAndBiases(Tracker):
             resume="allow" if session.id else None,
             dir=str(session.directory.path),
             config=session.settings(),
-            # The terminal is the run's own.
-            settings=self._wandb.Settings(silent=True, console="off"),
+            # A script or an earlier run may have one of its own in this process. The terminal is the run's own.
+            settings=self._wandb.Settings(silent=True, console="off", reinit="create_new"),
         )
         self.id = str(self._run.id)
         offline = self._run.settings.mode == "offline"
@@ -122,6 +122,11 @@ class Trackio(Tracker):
                 auto_log_cpu=False,
             )
         self.where = f"trackio show --project {PROJECT}"
+        # The library prefers the space, too. What follows the server's address may be a token.
+        if space := os.environ.get("TRACKIO_SPACE_ID"):
+            self.where = f"the space {space} of the Hugging Face hub"
+        elif server := os.environ.get("TRACKIO_SERVER_URL"):
+            self.where = server.partition("?")[0]
 
     def send(self, step: int, values: Mapping[str, float]) -> None:
         self._run.log(dict(values), step=step)
@@ -159,7 +164,9 @@ class MLflow(Tracker):
         else:
             self.id = self._client.create_run(self._experiment(), run_name=session.name).info.run_id
             self._set_parameters(session.settings())
-        self.where = f"mlflow ui --backend-store-uri {self._mlflow.get_tracking_uri()}"
+        uri = self._mlflow.get_tracking_uri()
+        # A server has a page of its own.
+        self.where = uri if uri.startswith(("http", "databricks")) else f"mlflow ui --backend-store-uri {uri}"
 
     def _experiment(self) -> str:
         """Returns the id of the experiment, which is made if it is not there."""

@@ -262,9 +262,13 @@ def open_trackers(session: Session) -> list[Tracker]:
     ids = session.directory.tracker_ids()
     opened: list[Tracker] = []
     for name in session.config.run.trackers:
-        opener: Callable[[Session], Tracker] = (extras if name in TRACKERS else plugins).find("tracker", name)
+        opener: Callable[[Session], object] = (extras if name in TRACKERS else plugins).find("tracker", name)
         try:
             tracker = opener(replace(session, id=ids.get(name)))
+            if not isinstance(tracker, Tracker):
+                raise TypeError(f"it gave {tracker!r}, which is no Tracker")
+            if not hasattr(tracker, "directory"):
+                raise TypeError("its __init__ does not call super().__init__(session)")
         # No login, no network, a full disk, another version: whatever it is, the run can do without.
         except Exception as error:  # noqa: BLE001
             session.say(failure(name, error))

@@ -19,8 +19,9 @@ from redqueen.method.judging import judge_proposals
 from redqueen.method.prompts import prompts
 from redqueen.method.verifier import LocalVerifier, answer_to
 from redqueen.plugins import PluginError
-from redqueen.records import Proposal, Task
+from redqueen.records import Draft, Pair, Proposal, Task, Verdict
 from redqueen.tasks.kinds import SeedError, find, is_kind
+from redqueen.tasks.kinds.kind import InputCounts
 from tests import tiny
 from tests.cli.running import redqueen
 
@@ -101,6 +102,15 @@ def test_a_question_of_another_item_is_no_task(judge: LocalVerifier) -> None:
     ((verdict, task),) = judge_proposals(judge, [forged])
     assert task is None
     assert verdict.status == "error"
+
+
+def test_an_item_whose_recorded_answer_is_blank_is_no_task() -> None:
+    name = "reasoning_gym:ab"
+    proposal = Proposal(id="one", kind=name, author="seed", step=0, draft=Draft("Which is left?", ("'ab', {}, 18",)))
+    for output, status in (("''", "error"), ("' '", "error"), ("'A#'", "valid")):
+        pairs = (Pair("'ab', {}, 18", output),)
+        verdict, task = find(name).made(proposal, pairs, Verdict("valid"), InputCounts(least=1, most=1))
+        assert (verdict.status, task is not None) == (status, status == "valid")
 
 
 @needs_library

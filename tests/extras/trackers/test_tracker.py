@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
-from redqueen import extras
+from redqueen import extras, plugins
 from redqueen.base import optional
 from redqueen.config import Config, ConfigError
 from redqueen.method.played_step import PlayedStep
@@ -92,6 +94,53 @@ def test_a_tracker_that_cannot_be_opened_is_one_line(tmp_path: Path, monkeypatch
     assert line.startswith("warning: the tracker wandb is off (ValueError)")
     assert directory.tracker_ids() == {}
     assert len(directory.metrics()) == 1
+
+
+def test_an_own_tracker_that_is_none_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "_parts", {})
+
+    @plugins.tracker
+    class Bare(Fake):
+        def __init__(self, session: Session) -> None:
+            del session
+
+    @plugins.tracker
+    def nothing(session: Session) -> None:
+        del session
+
+    directory = new_run(tmp_path, "Bare", "nothing")
+    bare, none = session(directory, 1, 1)
+    assert bare.startswith("warning: the tracker Bare is off (its __init__ does not call super().__init__(session))")
+    assert none.startswith("warning: the tracker nothing is off (it gave None, which is no Tracker)")
+    assert len(directory.metrics()) == 1
+
+
+TOKEN = "http://host:7860/?write_token=abc"
+
+
+@pytest.mark.parametrize(
+    ("name", "variables", "line"),
+    [
+        ("trackio", {}, "trackio show --project redqueen"),
+        ("trackio", {"TRACKIO_SERVER_URL": TOKEN}, "http://host:7860/"),
+        ("trackio", {"TRACKIO_SERVER_URL": TOKEN, "TRACKIO_SPACE_ID": "me/runs"}, "the space me/runs of the Hugging"),
+        ("mlflow", {"MLFLOW_TRACKING_URI": "sqlite:///a.db"}, "mlflow ui --backend-store-uri sqlite:///a.db"),
+        ("mlflow", {"MLFLOW_TRACKING_URI": "http://host:5000"}, "http://host:5000"),
+    ],
+)
+def test_a_line_says_where_the_numbers_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, variables: Mapping[str, str], line: str
+) -> None:
+    library = MagicMock()
+    library.get_tracking_uri = lambda: os.environ["MLFLOW_TRACKING_URI"]
+    library.MlflowClient.return_value.create_run.return_value.info.run_id = "abc"
+    monkeypatch.setattr("redqueen.extras.trackers.require", lambda *_: library)
+    for variable in ("TRACKIO_SERVER_URL", "TRACKIO_SPACE_ID"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    (said,) = session(new_run(tmp_path, name), 1, 0)
+    assert said.startswith(f"{name}: {line}")
 
 
 def test_a_resumed_run_is_known_by_its_id(tmp_path: Path, made: list[Fake]) -> None:

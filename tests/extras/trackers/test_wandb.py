@@ -76,3 +76,22 @@ def test_what_would_be_sent_has_every_number_and_one_id(tmp_path: Path, monkeypa
     assert [line.get("samples/nrows") for line in history] == [None, 1, None]
     (file,) = (directory.path / "wandb").glob(f"offline-run-*/files/{history[1]['samples/path']}")
     assert json.loads(file.read_text()) == {"columns": list(ROW), "data": [list(ROW.values())]}
+
+
+def test_a_run_of_somebody_else_in_the_same_process_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import wandb
+
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    settings = wandb.Settings(silent=True, console="off")
+    own = wandb.init(project="own", dir=str(tmp_path), settings=settings)
+    own.log({"x": 1.0}, step=50)
+    directory = new_run(tmp_path, "wandb")
+    session(directory, 1, 1)
+    assert directory.tracker_ids()["wandb"] != own.id
+    (file,) = (directory.path / "wandb").glob("offline-run-*/*.wandb")
+    assert [line["_step"] for line in stored(file)[1]] == [1]
+    # It has not ended.
+    own.log({"x": 2.0}, step=51)
+    own.finish()
