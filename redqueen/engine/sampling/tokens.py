@@ -204,8 +204,9 @@ def _tail(tokenizer: Any, token_ids: Sequence[int], count: int) -> str:
     holds every stop string of fewer than `count` bytes that the newest token can complete.
     """
     # Some tokenizers decode a run of bytes as a whole: one that begins within a character hides a newline after it.
+    tail = ""
     for more in range(_LONGEST_CHARACTER):
-        tail: str = tokenizer.decode(token_ids[-(count + more) :], skip_special_tokens=False)
+        tail = tokenizer.decode(token_ids[-(count + more) :], skip_special_tokens=False)
         if not tail.startswith(_NO_CHARACTER):
             break
     return tail
