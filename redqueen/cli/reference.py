@@ -29,7 +29,7 @@ def run_recipes() -> int:
     console = table_console()
     console.print(table)
     console.print(
-        "\nTrain one: redqueen train RECIPE [KEY=VALUE ...]. See its settings: redqueen train RECIPE --dry-run.\n"
+        "\nTrain one: redqueen train RECIPE [KEY=VALUE ...]. Its settings: redqueen train RECIPE --dry-run --json.\n"
         "--matched per_adapter|total trains a recipe's single agent instead, with equal compute (docs/ALGORITHM.md).",
         soft_wrap=True,
         markup=False,
@@ -53,7 +53,7 @@ def run_keys(part: str | None, modules: Sequence[str] = ()) -> int:
         described = [key for key in described if key.name not in FIRST]
     console.print(_table(described))
     console.print(
-        "\nThe second column is the value without a recipe. redqueen train RECIPE --dry-run shows a recipe's."
+        "\nThe second column is the value without a recipe. redqueen train RECIPE --dry-run --json shows a recipe's."
     )
     return 0
 

@@ -287,7 +287,7 @@ SITUATIONS: dict[str, Situation] = {
     "a long question": Situation(f"ask run S0 f({'x' * 300})", "question"),
     "resume with another setting": Situation("train --resume run learning.lr=1", "cannot change in a resumed run"),
     "resume with another seed": Situation("train --resume run run.seed=4", "cannot change in a resumed run"),
-    "resume with a recipe": Situation("train --resume run asymmetric", "cannot change in a resumed run"),
+    "resume with a recipe": Situation("train --resume run asymmetric", "keeps its recipe: leave 'asymmetric' out"),
     "resume with a model": Situation("train --resume run --model model", "leave out --run, --model"),
     "resume with an unknown key": Situation("train --resume run run.stepz=4", "unknown key 'run.stepz'"),
     "no checkpoint": Situation(
