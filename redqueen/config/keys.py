@@ -87,7 +87,7 @@ class PartName:
         return name
 
 
-_ALIKE = 0.5
+_ALIKE = 0.6
 """The least likeness of two words, in [0, 1], at which one may be the other, mistyped."""
 
 
@@ -202,9 +202,10 @@ def unknown_key(name: str, valid: Iterable[str]) -> str:
     # A section that is right says nothing about the rest of the name.
     pairs = [(near_field, field)] if section == near_section else [(near, name), (near_field, name)]
     alike = max(difflib.SequenceMatcher(None, *pair).ratio() for pair in pairs)
-    # A word that is a part of the key may be much shorter than it, and the key may be the word's initials.
-    initials = "".join(word[:1] for word in field.split("_"))
-    if alike < _ALIKE and field not in near and initials != near_field:
+    # A word that is a part of the key may be much shorter than it, and the key may be the initials of several.
+    words = field.split("_")
+    shared = field in near or set(words) & set(near_field.split("_")) or near_field == "".join(w[:1] for w in words)
+    if alike < _ALIKE and not shared:
         return f"unknown key '{name}', and none is like it: redqueen keys lists them all."
     return f"unknown key '{name}': did you mean '{near}'?"
 
