@@ -162,8 +162,9 @@ def test_a_job_must_make_sense() -> None:
     ],
 )
 def test_a_job_of_other_types_is_refused(fields: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"program": "def f(x): return x", "inputs": ("1",), **fields}
     with pytest.raises(ValueError, match=message):
-        Job(**{"program": "def f(x): return x", "inputs": ("1",), **fields})
+        Job(**given)
 
 
 def test_a_sandbox_takes_a_profile_and_a_list_of_jobs(sandbox: Sandbox) -> None:
