@@ -13,7 +13,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 from redqueen.base.machine import set_library_defaults
 from redqueen.base.optional import require
@@ -108,12 +108,13 @@ class Run:
         Raises UserError if a setting is impossible, if the folder holds something, or if the run does not fit into
         memory; KeyboardInterrupt if it was stopped.
         """
+        directory = RunDirectory(Path(path))
         set_library_defaults()
         config = configured(recipe, _settings(settings))
         from redqueen.run.session import start
 
         with _attached(config.run.steps, recorders, verifier, progress=progress) as attached:
-            start(config, RunDirectory(Path(path)), attached)
+            start(config, directory, attached)
         return cls(path)
 
     def resume(
@@ -132,6 +133,9 @@ class Run:
         parts needs `load_plugins`, which imports the modules that its config.json names.
         Raises UserError as `train` does, KeyboardInterrupt if the run was stopped.
         """
+        # Who knows `Run.train(...)` writes `Run.resume(PATH)`.
+        if not isinstance(cast("object", self), Run):
+            raise UserError(f"resume is asked of a run: redqueen.Run({str(self)!r}).resume()")
         set_library_defaults()
         assignments = _assignments(settings)
         config = remaining(self._directory, assignments)

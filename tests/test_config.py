@@ -116,6 +116,11 @@ def test_settings_of_a_script_keep_all_their_digits() -> None:
         ("evals.benchmarks=", "evals.benchmarks: it names no benchmark"),
         ("run.steps=none", "run.steps: none is no value of this setting: see redqueen keys run.steps"),
         ("game.kinds=none", "game.kinds: none is no value of this setting"),
+        ("game.kinds=", "game.kinds is empty: name at least one of code_o, code_i, "),
+        ("model.targets=", "model.targets is empty: name at least one$"),
+        ("run.steps=99999999999999999999999", "run.steps: 9{23} is more than 1,000,000,000, the most that a setting"),
+        ("game.proposals=1000000001", "game.proposals: 1000000001 is more than 1,000,000,000"),
+        ("game.seed_lines=1000000001", "game.seed_lines: 1000000001 is more than 1,000,000,000"),
     ],
 )
 def test_a_missing_value_is_one_line_in_our_words(override: str, message: str) -> None:
@@ -148,6 +153,9 @@ def test_unknown_recipe_is_refused_with_the_nearest_and_all_names() -> None:
     with pytest.raises(ConfigError, match="no recipe 'quickstrt': did you mean 'quickstart'") as caught:
         recipe("quickstrt")
     assert all(name in str(caught.value) for name in RECIPES)
+    for name in ("nope", "nosuch"):
+        with pytest.raises(ConfigError, match=rf"no recipe '{name}'\. There are: quickstart, "):
+            recipe(name)
     assert "\n" not in str(caught.value)
 
 
@@ -229,6 +237,15 @@ def test_any_unknown_key_is_refused_with_a_valid_one_that_is_like_it(name: str) 
     said = str(caught.value)
     # A word that is like no key gets no guess.
     assert "redqueen keys lists them all" in said or any(f"did you mean '{key}'?" in said for key in keys(Config))
+
+
+@pytest.mark.parametrize("name", ["game.foo", "run.nope", "nosuch"])
+def test_a_key_that_is_like_none_gets_no_guess(name: str) -> None:
+    assert refusal(f"{name}=1") == f"unknown key '{name}', and none is like it: redqueen keys lists them all."
+
+
+def test_a_seed_counts_nothing() -> None:
+    assert configure(["run.seed=1000000000000"]).run.seed == 10**12
 
 
 def test_an_unknown_key_in_a_stored_configuration_is_refused_too() -> None:

@@ -87,6 +87,25 @@ def test_a_yaml_file_of_another_form_is_refused(tmp_path: Path, text: str) -> No
         settings_of(written(tmp_path, text, "m.yaml"))
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("run: [1\n", "m.yaml: line 2: expected ',' or ']', but got '<stream end>'"),
+        ("run:\n  steps: 5\n  seed: 1\n  steps: 6\n", "m.yaml: line 4: 'steps' is written twice: write it once"),
+        ("run: {steps: 5}\ngame: {shots: 1}\n'run': {seed: 6}\n", "m.yaml: line 3: 'run' is written twice"),
+    ],
+)
+def test_a_mistake_in_yaml_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings_of(written(tmp_path, text, "m.yaml"))
+    assert message in str(caught.value)
+
+
+def test_a_section_of_yaml_may_change_one_that_it_merges(tmp_path: Path) -> None:
+    text = "run: &a {steps: 5, seed: 3}\nrun.keep_last: 4\ngame: {<<: {shots: 2, references: 1}, shots: 1}\n"
+    assert settings_of(written(tmp_path, text, "m.yaml")).game.shots == 1
+
+
 # A name that stands in itself, in three ways; and names that stand for 10^9 others in a few lines.
 LAUGHS = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10))])
 WIDE = "b: &b {" + ", ".join(f"k{n}: x" for n in range(200)) + "}\n"

@@ -26,8 +26,9 @@ A run starts from a recipe, and settings change it. Lists are written with comma
     redqueen init rlvr --out mine.toml              # or .yaml: every setting of a recipe with what it means
     redqueen train --config mine.toml run.steps=20  # the command line wins
 
-`--dry-run` prints the whole configuration without training, and a run keeps it in `config.json`. `redqueen recipes`
-and `redqueen keys` print what this page says; it is generated from the code by `python -m tools.write_keys`.
+`--dry-run --json` prints the whole configuration without training, and a run keeps it in `config.json`.
+`redqueen recipes` and `redqueen keys` print what this page says; it is generated from the code by `python -m
+tools.write_keys`.
 The settings that are changed most often:
 """
 

@@ -20,7 +20,7 @@ from redqueen.records import ROLES, Attempted, Task
 from redqueen.store import checkpoint
 from redqueen.store.checkpoint import Checkpoint
 from redqueen.store.directory import RunDirectory, RunError
-from redqueen.store.lineage import Life, check_name, lives, members_to_name
+from redqueen.store.lineage import kept_step, members_to_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,7 @@ def load_step(directory: RunDirectory, step: int | None) -> checkpoint.Checkpoin
 
     Raises RunError if there is no such checkpoint, CheckpointError if it is damaged.
     """
-    saved = directory.saved()
-    if not saved:
-        raise RunError(f"{directory.path} has no checkpoint: nothing was trained here")
-    if step is not None and step not in saved:
-        raise RunError(f"{directory.path} has no checkpoint at step {step}: choose one of {', '.join(map(str, saved))}")
-    return checkpoint.load(directory.checkpoints, saved[-1] if step is None else step)
+    return checkpoint.load(directory.checkpoints, directory.kept(step))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +92,9 @@ def find_member(directory: RunDirectory, settings: EvolutionSettings, name: str,
     Raises RunError if there is no such member, or no checkpoint that has it; CheckpointError if that is damaged.
     """
     wanted = name.casefold()
+    saved = checkpoint.load(directory.checkpoints, kept_step(directory, name, step))
     for role in ROLES:
         if wanted == f"best-{role}":
-            saved = load_step(directory, step)
             # The single agent plays both roles, so it is the best of either.
             candidates = [m for m in saved.population.members.values() if m.role in (role, "both")]
             if not candidates:
@@ -108,10 +103,8 @@ def find_member(directory: RunDirectory, settings: EvolutionSettings, name: str,
                 )
             fitness = fitness_at(directory, settings.league, role, saved.step)
             return MemberAtStep(member=proven_first(candidates, role, settings, saved.step, fitness)[0], saved=saved)
-    check_name(directory, name)
-    life = next(life for life in lives(directory.path) if life.name.casefold() == wanted)
-    saved = load_step(directory, _step_of(life, directory, step))
-    return MemberAtStep(member=saved.population.members[life.name], saved=saved)
+    member = next(member for member in saved.population.members.values() if member.name.casefold() == wanted)
+    return MemberAtStep(member=member, saved=saved)
 
 
 def fitness_at(directory: RunDirectory, league: LeagueConfig, role: AnyRole, step: int) -> Fitness:
@@ -123,24 +116,3 @@ def fitness_at(directory: RunDirectory, league: LeagueConfig, role: AnyRole, ste
         line = next((line for line in directory.metrics() if line["step"] == step), None)
         members: dict[str, Any] = line["members"] if line else {}
         return lambda member: members[member.name]["fitness"] if member.name in members else None
-
-
-def _step_of(life: Life, directory: RunDirectory, step: int | None) -> int:
-    """Returns the checkpoint to take a member from. Raises RunError if none that is kept has it."""
-    # A member that is born at the end of step b is in the checkpoints from b on, and one that is replaced
-    # at the end of step d in those before d.
-    saved = directory.saved()
-    having = [
-        saved_step for saved_step in saved if saved_step >= life.born and (life.died is None or saved_step < life.died)
-    ]
-    if step is None and having:
-        return having[-1]
-    if step in having:
-        return step
-    if having:
-        choice = f"{life.name} is in the checkpoints after step {', '.join(map(str, having))}: choose one with --step"
-        raise RunError(f"{life.name} is not in a checkpoint after step {step}. {choice}")
-    lived = "" if life.died is None else f" was replaced after step {life.died}, and"
-    raise RunError(
-        f"{life.name}{lived} is in no checkpoint that {directory.path} keeps: train with run.keep_every=1 to keep all"
-    )

@@ -455,6 +455,14 @@ def check_once(arguments: list[str]) -> None:
         seen.add(name)
 
 
+def check_command(arguments: list[str]) -> None:
+    """Raises UserError for the word that other programs take for --help."""
+    if arguments[:1] == ["help"]:
+        raise UserError(
+            "there is no command 'help': redqueen --help lists the commands, redqueen COMMAND --help explains one"
+        )
+
+
 def main() -> None:
     """Runs the command line. A UserError is printed as one line; any other error is our bug and keeps its traceback."""
     _replace_closed_streams()
@@ -465,6 +473,7 @@ def main() -> None:
         # In a log, a progress bar of a library is hundreds of lines.
         os.environ.setdefault("TQDM_DISABLE", "1")
     try:
+        check_command(sys.argv[1:])
         check_once(sys.argv[1:])
         app(with_address(sys.argv[1:]))
     except (UserError, IsolationError) as error:

@@ -14,7 +14,7 @@ from redqueen.cli.options import AsJson, AsOf, LoadPlugins, Member, OfKind, Plug
 from redqueen.errors import UserError
 from redqueen.run.recording.plain_console import PlainConsole
 from redqueen.store.allowed import Permissions
-from redqueen.store.directory import RunDirectory, occupied
+from redqueen.store.directory import RunDirectory, check_free
 from redqueen.store.files import quoted
 
 runs = typer.Typer()
@@ -49,20 +49,18 @@ def export(
     The card says how to load, serve and publish it. A member that was replaced can be written as long as a checkpoint
     from its life is kept (run.keep_every=1 keeps all).
     """
-    from redqueen.store.lineage import check_name
-
-    # These answers come at once; what follows imports torch.
-    if occupied(out):
-        raise UserError(f"{out} is not empty: choose another folder")
-    if member not in ("best-student", "best-teacher"):
-        check_name(RunDirectory(run), member)
     from redqueen.cli.pushing import hub
     from redqueen.cli.pushing import push as publish
+    from redqueen.store.lineage import kept_step
+
+    # These answers come at once; what follows imports torch.
+    check_free(out)
+    kept_step(RunDirectory(run), member, step)
+    library = hub(push)
     from redqueen.members.exporting import export as write
     from redqueen.run.recording.lines import Lines
 
     console = PlainConsole(soft_wrap=True)
-    library = hub(push)
     found = write(run, member, out, step, Lines(console), merge=merge)
     what = "a whole model" if merge else "a PEFT adapter"
     console.print(f"wrote {found.member.name} ({found.member.role}) after step {found.saved.step} to {out}, as {what}")
@@ -190,8 +188,12 @@ def evaluate(
     By default these are the reserved programs, on which no run trains, and "own": what a run held out of your tasks.
     All targets answer the same problems, side by side. docs/EVALUATION.md lists benchmarks, and where their data are.
     """
-    _check_member(targets, members)
     from redqueen.evals.registry import chosen
+    from redqueen.evals.target_words import check_target
+
+    for target in targets:
+        check_target(target)
+    _check_member(targets, members)
 
     # Own benchmarks are known only once their modules are imported.
     if benchmarks is not None and not plugins:

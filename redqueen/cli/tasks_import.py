@@ -35,7 +35,7 @@ def run_tasks_import(file: Path, out: Path, *, unsafe: bool) -> int:
     if out.exists():
         raise UserError(f"{out} exists already: choose another name")
     # Before minutes of work.
-    if out.suffix == ".parquet" or out.name.endswith(".gz"):
+    if out.suffix not in (".txt", ".jsonl"):
         raise UserError(f"{out}: what is imported is written as text: give a name in .txt for programs, else in .jsonl")
     if not out.parent.is_dir():
         raise UserError(f"cannot write {out}: the folder {out.parent} does not exist")

@@ -20,7 +20,7 @@ from redqueen.method.warm_start import Warmup
 from redqueen.run.recording.lines import Lines
 from redqueen.run.recording.plain_console import PlainConsole, TaskReporter
 from redqueen.run.session import fit, start_of_another_base
-from redqueen.store.directory import occupied
+from redqueen.store.directory import check_free
 
 RECORD = "warm_start.json"
 """The name of the file next to the adapter that says how it was made."""
@@ -44,8 +44,7 @@ def run_warm_start(
     """
     # All input is checked before anything is loaded: a mistake must not show after an hour of work.
     console = PlainConsole()
-    if occupied(out):
-        raise UserError(f"{out} is not empty: choose another folder")
+    check_free(out)
     steps_by_round = _counts("--steps", steps)
     proposals_by_round = _counts("--proposals", proposals)
     if len(proposals_by_round) < len(steps_by_round) - 1 or lessons < 1 or not 0 < lr < math.inf:

@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 from pydantic import ValidationError, model_validator
 
 from redqueen.config.game import EvalsConfig, EvolutionConfig, GameConfig, LeagueConfig, ReferenceSource
-from redqueen.config.keys import ANY_PART, Section, flat, keys, parse_value, unknown_key
+from redqueen.config.keys import ANY_PART, Section, describe, flat, keys, parse_value, unknown_key
 from redqueen.config.training import (
     AUTO_TARGETS,
     BUNDLED,
@@ -299,5 +299,8 @@ def resolve(data: dict[str, Any]) -> Config:
             raise ConfigError(unknown_key(where, keys(Config))) from None
         if first["input"] is None and first["type"] != "value_error":
             raise ConfigError(f"{where}: none is no value of this setting: see redqueen keys {where}") from None
+        if first["type"] == "too_short":
+            choices = next((", ".join(key.choices) for key in describe(Config) if key.name == where), "")
+            raise ConfigError(f"{where} is empty: name at least one{f' of {choices}' if choices else ''}") from None
         note = "" if first["type"] == "value_error" else f" (given: {first['input']!r})"
         raise ConfigError(f"{where}: {message}{note}" if where else message) from None

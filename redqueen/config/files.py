@@ -57,8 +57,25 @@ def read_settings(file: Path) -> dict[str, Any]:
 
 def _yaml(file: Path, text: str) -> Any:
     yaml = require("yaml", "train", f"{file.name} is YAML, which")
+
+    class OnceEach(yaml.SafeLoader):
+        """Refuses a key that is written twice, of which the library would take the last."""
+
+        def compose_mapping_node(self, anchor: Any) -> Any:
+            node = super().compose_mapping_node(anchor)
+            written: set[Any] = set()
+            for key in [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]:
+                if key.value in written:
+                    problem = f"'{key.value}' is written twice: write it once"
+                    raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
+                written.add(key.value)
+            return node
+
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, OnceEach)
+    except yaml.MarkedYAMLError as error:
+        where = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ValueError(f"{where}{error.problem}") from error
     except yaml.YAMLError as error:
         raise ValueError(error) from error
 

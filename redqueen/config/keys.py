@@ -20,8 +20,12 @@ ANY_PART = "any part"
 """The key of the validation context that says whether names of parts that are not registered are taken."""
 
 
+MOST = 10**9
+"""The most that a setting counts: more steps, tokens or processes are a slip of the hand, and would hang or fail."""
+
+
 class Section(BaseModel):
-    """One section. Unknown keys are refused, and so are infinities and NaN."""
+    """One section. Unknown keys are refused, and so are infinities, NaN and counts above `MOST`."""
 
     # JSON has no infinity, so a run with one could not be read back. The docstring below each field is its description,
     # which `redqueen keys` prints.
@@ -41,6 +45,14 @@ class Section(BaseModel):
         taken = {*get_args(annotation), annotation}
         if isinstance(value, bool) and taken & {int, float}:
             raise ValueError("a number is wanted here, and not true or false")
+        return value
+
+    @field_validator("*")
+    @classmethod
+    def _countable(cls, value: Any, info: ValidationInfo) -> Any:
+        # A seed counts nothing.
+        if isinstance(value, int) and value > MOST and info.field_name != "seed":
+            raise ValueError(f"{value} is more than {MOST:,}, the most that a setting counts")
         return value
 
 
@@ -77,6 +89,14 @@ class PartName:
 
 _ALIKE = 0.6
 """The least likeness of two words, in [0, 1], at which one may be the other, mistyped."""
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Returns ": did you mean 'NEAR'?" with the most similar of some names, "" if none is similar."""
+    near = difflib.get_close_matches(name, list(names), n=1, cutoff=_ALIKE)
+    return f": did you mean '{near[0]}'?" if near else ""
+
+
 FIRST = (
     "model.name",
     "population.teachers",
@@ -177,9 +197,15 @@ def unknown_key(name: str, valid: Iterable[str]) -> str:
     if name in _REMOVED:
         return f"{name} was removed: {_REMOVED[name]}"
     near = nearest_key(name, valid)
-    alike = max(difflib.SequenceMatcher(None, text, name).ratio() for text in (near, near.rpartition(".")[2]))
-    # A word that is a part of the key may be much shorter than it.
-    if alike < _ALIKE and name.rpartition(".")[2] not in near:
+    section, _, field = name.rpartition(".")
+    near_section, _, near_field = near.rpartition(".")
+    # A section that is right says nothing about the rest of the name.
+    pairs = [(near_field, field)] if section == near_section else [(near, name), (near_field, name)]
+    alike = max(difflib.SequenceMatcher(None, *pair).ratio() for pair in pairs)
+    # A word that is a part of the key may be much shorter than it, and the key may be the initials of several.
+    words = field.split("_")
+    shared = field in near or set(words) & set(near_field.split("_")) or near_field == "".join(w[:1] for w in words)
+    if alike < _ALIKE and not shared:
         return f"unknown key '{name}', and none is like it: redqueen keys lists them all."
     return f"unknown key '{name}': did you mean '{near}'?"
 

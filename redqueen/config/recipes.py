@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,7 @@ from redqueen.config import (
     SandboxConfig,
 )
 from redqueen.config.files import read_settings
-from redqueen.config.keys import keys, nearest_key
+from redqueen.config.keys import did_you_mean, keys, nearest_key
 from redqueen.tasks.kinds import Recipe, recipes_of_languages
 
 # Few seeds, so that the teachers' own tasks are soon the larger part of the bank and of the references. Short ones,
@@ -276,12 +275,11 @@ MATCHED = ("none", "per_adapter", "total")
 
 
 def recipe(name: str) -> Config:
-    """Returns the configuration called `name`. Raises ConfigError, with the nearest name, if there is none."""
+    """Returns the configuration called `name`. Raises ConfigError, with all names, if there is none."""
     if name not in RECIPES:
         extras.require("recipe", name)
-        # A cutoff of 0 always gives a name, however different.
-        near = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.0)[0]
-        raise ConfigError(f"no recipe '{name}': did you mean '{near}'? There are: {', '.join(RECIPES)}")
+        guess = did_you_mean(name, RECIPES) or "."
+        raise ConfigError(f"no recipe '{name}'{guess} There are: {', '.join(RECIPES)}")
     return RECIPES[name]()
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from redqueen.base.intervals import Interval
 from redqueen.evals.scores import Results
-from redqueen.evals.targets import BASE
+from redqueen.evals.target_words import BASE
 
 Kind = Literal["base", "adapter", "single agent", "mean", "best", "worst"]
 ORDER: tuple[Kind, ...] = ("base", "adapter", "single agent", "mean")

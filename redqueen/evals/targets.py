@@ -15,14 +15,13 @@ from redqueen.errors import UserError
 from redqueen.evals.benchmark import answer_tokens
 from redqueen.evals.held_out import OWN
 from redqueen.evals.scores import ScoreEntry
+from redqueen.evals.target_words import BASE, WARM_START, check_target
 from redqueen.method.population import Member
 from redqueen.records import Task
 from redqueen.store import checkpoint
 from redqueen.store.directory import RunDirectory, RunError
 from redqueen.tasks.kinds import names_of_languages
 
-BASE = "base"
-WARM_START = "warm-start"
 STUDENTS = "students"
 EVERYBODY = "all"
 Step = int | Literal["all"] | None
@@ -186,7 +185,6 @@ def _single(target: str, alpha: float, shipped: Path | None) -> Entrant:
         if shipped is None:
             raise UserError("no warm start ships for this base and these prompts")
         folder = shipped
-    elif not (Path(target) / CONFIG).is_file():
-        raise UserError(f"{target} is neither a run nor a PEFT folder, nor one of the words {WARM_START} and {BASE}")
+    check_target(target, CONFIG)
     adapter, alpha = load_adapter(folder)
     return Entrant(target=target, member="", adapter=adapter, alpha=alpha, fingerprint=None)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from redqueen.jail.child.values import CodecError, canonical, encode, marshalled
+from redqueen.jail.job import type_of
 from redqueen.jail.literals import parse_literal, to_literal
 
 _MOST_VALUE_BYTES = 1 << 28
@@ -87,7 +88,7 @@ def cases_of(tests: Sequence[Test], output_bytes: int) -> list[Case]:
     Raises ValueError if there is none, or for one that is no test or that no program can pass.
     """
     if isinstance(tests, str) or not isinstance(cast("object", tests), Sequence):
-        raise ValueError(f"the tests of a program must be a list, not {_kind(tests)}")
+        raise ValueError(f"the tests of a program must be a list, not {type_of(tests)}")
     if not tests:
         raise ValueError("a program cannot be judged without a test")
     cases: list[Case] = []
@@ -119,7 +120,7 @@ def _case(number: int, test: object, output_bytes: int) -> Case:
         case Script(stdin=stdin, stdout=stdout):
             for name, text in (("stdin", stdin), ("stdout", stdout)):
                 if not isinstance(cast("object", text), str):
-                    raise ValueError(f"{name} must be a text, not {_kind(text)}")
+                    raise ValueError(f"{name} must be a text, not {type_of(text)}")
             size = len("\n".join(_lines(stdout)).encode("utf-8", "surrogatepass"))
             _refuse_size(size, output_bytes)
             return Case(number=number, stdin=stdin, expected=stdout)
@@ -134,13 +135,13 @@ def _case(number: int, test: object, output_bytes: int) -> Case:
             _refuse_value(expected, output_bytes)
             return Case(number=number, asked=expression, expected=expected)
         case _:
-            raise ValueError(f"{_kind(test)} is no test: give a Call, a Script or `assert EXPRESSION == LITERAL`")
+            raise ValueError(f"{type_of(test)} is no test: give a Call, a Script or `assert EXPRESSION == LITERAL`")
 
 
 def _encoded(arguments: Any) -> bytes:
     """Returns arguments as the child reads them. They are values, and never code among the program's names."""
     if not isinstance(arguments, list | tuple):
-        raise ValueError(f"the arguments must be a list, not {_kind(arguments)}")
+        raise ValueError(f"the arguments must be a list, not {type_of(arguments)}")
     values = tuple(cast("Sequence[Any]", arguments))
     try:
         data = encode(values, _MOST_VALUE_BYTES)
@@ -244,7 +245,3 @@ def _same(value: Any, expected: Any) -> bool:
 
 def _lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.rstrip().split("\n")]
-
-
-def _kind(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"

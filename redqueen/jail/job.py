@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Literal, cast
 
 from redqueen.jail.child.values import encode
 
@@ -73,10 +74,38 @@ class Job:
     """Whether it may take twice as long, in CPU seconds and by the wall clock. The child cannot know of it."""
 
     def __post_init__(self) -> None:
+        if not isinstance(cast("object", self.program), str):
+            raise ValueError(f"a program must be a text, not {type_of(self.program)}")
+        # A text in place of a tuple of texts would be as many inputs as it has characters.
+        _check_tuple("the inputs of a job", self.inputs, (str, bytes))
+        if self.expected is not None:
+            _check_tuple("the expected values of a job", self.expected, (bytes,))
+        check_limits(self.limits)
         if len(self.inputs) > MAX_INPUTS:
             raise ValueError(f"a job has at most {MAX_INPUTS} inputs, not {len(self.inputs)}")
         if self.expected is not None and len(self.expected) != len(self.inputs):
             raise ValueError(f"{len(self.expected)} expected values for {len(self.inputs)} inputs")
+
+
+def _check_tuple(what: str, values: object, types: tuple[type, ...]) -> None:
+    """Raises ValueError if `values` is no tuple or list of values of these types."""
+    if not isinstance(values, tuple | list):
+        raise ValueError(f"{what} must be a tuple, not {type_of(values)}")
+    for value in cast("Sequence[object]", values):
+        if not isinstance(value, types):
+            names = " or ".join({str: "texts", bytes: "bytes"}[one] for one in types)
+            raise ValueError(f"{what} must be {names}, not {type_of(value)}")
+
+
+def check_limits(limits: object) -> None:
+    """Raises ValueError if `limits` is neither None nor a `Limits`."""
+    if limits is not None and not isinstance(limits, Limits):
+        raise ValueError(f"limits must be Limits(cpu_s=...), not {type_of(limits)}")
+
+
+def type_of(value: object) -> str:
+    """Returns what a value is, for a message: `a list`."""
+    return "None" if value is None else f"a {type(value).__name__}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

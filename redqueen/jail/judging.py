@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from redqueen.jail.cases import Case, Test, cases_of
-from redqueen.jail.job import BENCHMARKS, MAX_INPUTS, Job, Limits, Outcome, Profile, Status
+from redqueen.jail.job import BENCHMARKS, MAX_INPUTS, Job, Limits, Outcome, Profile, Status, check_limits, type_of
 from redqueen.jail.literals import parse_literal, to_literal
 from redqueen.jail.pool import Sandbox
 from redqueen.jail.worker import encode_arguments
@@ -127,14 +127,17 @@ def judge(
 
     `sandbox` is one of the profile `PROGRAMS`; without it, one is started at the first call and shared by this process.
 
-    Raises ValueError for a test that is none of these or that no program can pass, and without any test. Raises
+    Raises ValueError for an argument of another type, for a test that no program can pass, and without any test. Raises
     IsolationError if this machine cannot isolate a program.
 
     >>> judge("def add(a, b):\n    return a - b", ["assert add(2, 2) == 4"])  # doctest: +SKIP
     Outcome(status='wrong', outputs=('0',), detail='test 0 gave 0', ...)
     """
     if not isinstance(cast("object", program), str):
-        raise ValueError(f"a program must be a text, not {type(program).__name__}")
+        raise ValueError(f"a program must be a text, not {type_of(program)}")
+    check_limits(limits)
+    if sandbox is not None and not isinstance(cast("object", sandbox), Sandbox):
+        raise ValueError(f"sandbox must be a Sandbox(PROGRAMS), not {type_of(sandbox)}")
     if sandbox is not None and sandbox.profile.entry != PROGRAMS.entry:
         raise ValueError("judge needs a sandbox of the profile PROGRAMS")
     limits = limits or JUDGED

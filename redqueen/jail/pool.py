@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from queue import SimpleQueue
+from typing import cast
 
-from redqueen.jail.job import GAME, Job, Outcome, Profile
+from redqueen.jail.job import GAME, Job, Outcome, Profile, type_of
 from redqueen.jail.probes import PROCESS, IsolationError, cores, probe
 from redqueen.jail.process import Interpreters
 from redqueen.jail.worker import Worker, run_job
@@ -31,8 +32,10 @@ class Sandbox(AbstractContextManager["Sandbox", None]):
     """
 
     def __init__(self, profile: Profile = GAME, workers: int | None = None, *, allow_unsafe: bool = False) -> None:
-        if workers is not None and workers < 1:
-            raise ValueError("workers must be at least 1")
+        if not isinstance(cast("object", profile), Profile):
+            raise ValueError(f"the profile must be a Profile, such as GAME or PROGRAMS, not {type_of(profile)}")
+        if workers is not None and (not isinstance(cast("object", workers), int) or workers < 1):
+            raise ValueError(f"workers must be a number from 1 on, not {workers!r}")
         self.profile = profile
         self.tier, probes = probe()
         if self.tier == PROCESS and not allow_unsafe:
@@ -58,12 +61,19 @@ class Sandbox(AbstractContextManager["Sandbox", None]):
         self.close()
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
-        """The outcomes of all jobs, in their order."""
+        """The outcomes of all jobs, in their order. Raises ValueError for what is no list of jobs."""
+        if isinstance(cast("object", jobs), Job):
+            raise ValueError("the jobs must be a list, not a Job: run([job])")
         futures = [self.submit(job) for job in jobs]
         return [future.result() for future in futures]
 
     def submit(self, job: Job) -> Future[Outcome]:
-        """Queues one job. Returns at once unless `MAX_WAITING` jobs are waiting already."""
+        """Queues one job. Returns at once unless `MAX_WAITING` jobs are waiting already.
+
+        Raises ValueError for what is no job.
+        """
+        if not isinstance(cast("object", job), Job):
+            raise ValueError(f"what is submitted must be a Job(program, inputs), not {type_of(job)}")
         if os.getpid() != self._owner:
             raise RuntimeError("this sandbox belongs to another process; make a new one after forking")
         self._room.acquire()

@@ -15,7 +15,7 @@ from redqueen.config import Config, EvolutionSettings, GameConfig
 from redqueen.engine.adapters import fresh, generator
 from redqueen.errors import UserError
 from redqueen.jail import CodecError, LiteralError, OversizeError
-from redqueen.members.question import BASE, SEED, Question, QuestionError, read_question, task_of_run
+from redqueen.members.question import BASE, SEED, Question, QuestionError, read_question, seed_of, task_of_run
 from redqueen.method.judging import ask, cut_off, submit_attempt, submit_proposal
 from redqueen.method.planting import planted_by, verified_seeds
 from redqueen.method.verifier import LocalVerifier
@@ -23,7 +23,7 @@ from redqueen.records import Completion, Draft, Kind, Pair, Proposal, Request, T
 from redqueen.run.session import Listener, fit
 from redqueen.store.allowed import Permissions, playable
 from redqueen.store.directory import RunDirectory
-from redqueen.tasks.kinds import find, names, names_of_languages
+from redqueen.tasks.kinds import find, names_of_languages
 
 YOU = "you"
 """The author of a task that a person poses."""
@@ -175,14 +175,9 @@ def task_of(
 
 
 def _seed(word: str, game: GameConfig, seed: int, verifier: LocalVerifier) -> Task | None:
-    """Returns the run's seed task `seed-12-KIND`; without a kind it is of the run's first. Raises UserError."""
-    number, _, name = word.removeprefix(SEED).partition("-")
-    kind = find(name if name in names() else game.kinds[0])
-    drafts = kind.language.seeds(game.seeds)
-    if not number.isdigit() or int(number) >= len(drafts) or name not in ("", *names()):
-        last = names_of_languages([kind.name])[-1]
-        raise UserError(f"no seed task '{word}': choose seed-0 to seed-{len(drafts) - 1}, or e.g. seed-1-{last}")
-    (whole,) = verified_seeds(verifier, {int(number): drafts[int(number)]}, kind.language, game.seeds)
+    """Returns the run's seed task that `seed_of` reads. Raises UserError if there is none."""
+    number, kind, draft = seed_of(word, game)
+    (whole,) = verified_seeds(verifier, {number: draft}, kind.language, game.seeds)
     task = kind.of_program(whole, planted_by(seed, whole, kind.name))
     if task is None:
         raise UserError(f"no seed task '{word}': the program of seed-{number} makes no task of the kind {kind.name}")

@@ -33,7 +33,7 @@ from redqueen.run.recording.terminal import number
 from redqueen.run.session import Listener, announce_conversion, quiet_libraries
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.checkpoint import Checkpoint
-from redqueen.store.directory import RunDirectory, occupied
+from redqueen.store.directory import RunDirectory, check_free
 from redqueen.store.files import printable, quoted
 from redqueen.store.lineage import Life, ancestors, lives
 from redqueen.tasks.kinds import TaskKind, find
@@ -349,8 +349,7 @@ def export(run: Path, name: str, out: Path, step: int | None, listener: Listener
 
     Raises UserError if `out` is not empty or cannot be written, RunError if there is no such run, checkpoint or member.
     """
-    if occupied(out):
-        raise UserError(f"{out} is not empty: choose another folder")
+    check_free(out)
     # "." has no name that another one could be made of.
     out = Path(os.path.abspath(out)) if out.name in ("", "..") else out
     directory = RunDirectory(run)

@@ -9,13 +9,23 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from redqueen.config import GameConfig
 from redqueen.errors import UserError
-from redqueen.records import ROLES, Kind, Task
+from redqueen.records import Draft, Kind, Task
 from redqueen.store.allowed import NOTHING, Permissions, playable
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.directory import RunDirectory
-from redqueen.store.lineage import check_name
-from redqueen.tasks.kinds import Question, QuestionError, find, find_or_plain, languages, names, names_of_languages
+from redqueen.store.lineage import kept_step
+from redqueen.tasks.kinds import (
+    Question,
+    QuestionError,
+    TaskKind,
+    find,
+    find_or_plain,
+    languages,
+    names,
+    names_of_languages,
+)
 
 # Tasks as a person writes them. `redqueen ask` reads this text, and `redqueen show` writes it.
 #
@@ -85,25 +95,45 @@ def checked_question(
 
 
 def checked_member(run: Path, name: str, step: int | None, allowed: Permissions) -> RunDirectory:
-    """Returns the run's directory. Raises RunError if there is no such run or member, UserError for a base's step."""
+    """Returns the run's directory.
+
+    Raises RunError if there is no such run or member, or no checkpoint that has it, UserError for a base's step.
+    """
     directory = RunDirectory(run)
     # A kind of the run's own modules may read the question.
     playable(directory, allowed)
     if name == BASE:
         if step is not None:
             raise UserError("the base is the same at every step: leave --step out")
-    elif name.casefold() not in {f"best-{role}" for role in ROLES}:
-        check_name(directory, name)
+    else:
+        kept_step(directory, name, step)
     return directory
 
 
 def asked_lines(directory: RunDirectory, question: Sequence[str]) -> list[str]:
     """Returns the lines of a question, or the id of a task. Raises UserError if nothing can be read."""
-    if len(question) == 1 and (question[0].startswith(SEED) or task_of_run(directory, question[0])):
+    if len(question) == 1 and question[0].startswith(SEED):
+        seed_of(question[0], directory.config().game)
+        return list(question)
+    if len(question) == 1 and task_of_run(directory, question[0]):
         return list(question)
     text = _text(question)
     read_question(text, names_of_languages(directory.config().game.kinds))
     return text.split("\n")
+
+
+def seed_of(word: str, game: GameConfig) -> tuple[int, TaskKind, Draft]:
+    """Returns number, kind and draft of the seed task `seed-12-KIND`; without a kind it is of the run's first.
+
+    Raises UserError if there is none.
+    """
+    number, _, name = word.removeprefix(SEED).partition("-")
+    kind = find(name if name in names() else game.kinds[0])
+    drafts = kind.language.seeds(game.seeds)
+    if not number.isdigit() or int(number) >= len(drafts) or name not in ("", *names()):
+        last = names_of_languages([kind.name])[-1]
+        raise UserError(f"no seed task '{word}': choose seed-0 to seed-{len(drafts) - 1}, or e.g. seed-1-{last}")
+    return int(number), kind, drafts[int(number)]
 
 
 def task_of_run(directory: RunDirectory, word: str) -> Task | None:

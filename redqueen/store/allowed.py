@@ -13,6 +13,7 @@ from pathlib import Path
 
 from redqueen.config import SOURCE, Config, ConfigError
 from redqueen.config.keys import keys
+from redqueen.config.recipes import RECIPES
 from redqueen.errors import UserError
 from redqueen.plugins import PluginError, are_loaded, load
 from redqueen.records import Kind
@@ -106,6 +107,8 @@ def remaining(directory: RunDirectory, overrides: Sequence[str] = ()) -> Config 
     Raises RunError if the directory holds no run, ConfigError for an override that is not among `CHANGEABLE`.
     """
     for override in overrides:
+        if override in RECIPES:
+            raise ConfigError(f"a resumed run keeps its recipe: leave '{override}' out")
         key = override.partition("=")[0].strip().lstrip("-")
         if "=" not in override or (key in {*keys(Config), SOURCE} and key not in CHANGEABLE):
             # Other settings would make the second half of the run another experiment than the first.

@@ -250,6 +250,15 @@ class RunDirectory:
         """Returns the steps that have a checkpoint, in order."""
         return saved_steps(self.checkpoints)
 
+    def kept(self, step: int | None) -> int:
+        """Returns the step of the checkpoint after `step` steps, by default the newest. Raises RunError without one."""
+        saved = self.saved()
+        if not saved:
+            raise RunError(f"{self.path} has no checkpoint: nothing was trained here")
+        if step is not None and step not in saved:
+            raise RunError(f"{self.path} has no checkpoint at step {step}: choose one of {', '.join(map(str, saved))}")
+        return saved[-1] if step is None else step
+
     def set_config(self, config: Config) -> None:
         """Replaces the configuration, for a run that is resumed with more steps."""
         write_json(self.config_file, config.model_dump(mode="json"))
@@ -351,6 +360,14 @@ def occupied(path: Path, besides: str = "") -> bool:
         return not path.is_dir() or any(entry.name != besides for entry in path.iterdir())
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
+
+
+def check_free(out: Path) -> None:
+    """Raises UserError if `out` cannot be a new folder, because it is a file or holds something."""
+    if occupied(out):
+        raise UserError(
+            f"{out} is not empty: choose another folder" if out.is_dir() else f"{out} is a file: choose a folder"
+        )
 
 
 def exists(path: Path) -> bool:

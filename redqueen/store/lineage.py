@@ -147,3 +147,39 @@ def members_to_name(directory: RunDirectory) -> list[str]:
     every = lives(directory.path)
     roles = [role for role in ROLES if any(life.role in (role, "both") for life in every)]
     return [*(life.name for life in every), *(f"best-{role}" for role in reversed(roles))]
+
+
+def kept_step(directory: RunDirectory, name: str, step: int | None) -> int:
+    """Returns the step of the checkpoint to take a member from: `step`, or the latest that has it.
+
+    `name` is a member's name in any case, or "best-student" or "best-teacher". Raises RunError if there is no such run
+    or member, or no checkpoint that has it.
+    """
+    wanted = name.casefold()
+    if wanted in {f"best-{role}" for role in ROLES}:
+        directory.config()
+        return directory.kept(step)
+    check_name(directory, name)
+    life = next(life for life in lives(directory.path) if life.name.casefold() == wanted)
+    return _step_of(life, directory, step)
+
+
+def _step_of(life: Life, directory: RunDirectory, step: int | None) -> int:
+    """Returns the checkpoint to take a member from. Raises RunError if none that is kept has it."""
+    # A member that is born at the end of step b is in the checkpoints from b on, and one that is replaced
+    # at the end of step d in those before d.
+    saved = directory.saved()
+    having = [
+        saved_step for saved_step in saved if saved_step >= life.born and (life.died is None or saved_step < life.died)
+    ]
+    if step is None and having:
+        return having[-1]
+    if step in having:
+        return step
+    if having:
+        choice = f"{life.name} is in the checkpoints after step {', '.join(map(str, having))}: choose one with --step"
+        raise RunError(f"{life.name} is not in a checkpoint after step {step}. {choice}")
+    lived = "" if life.died is None else f" was replaced after step {life.died}, and"
+    raise RunError(
+        f"{life.name}{lived} is in no checkpoint that {directory.path} keeps: train with run.keep_every=1 to keep all"
+    )

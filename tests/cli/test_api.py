@@ -209,6 +209,13 @@ def test_a_script_trains_a_run_and_goes_on(
     assert not Path("runs/other").exists()
 
 
+def test_what_is_no_path_is_said_first_and_resume_says_of_what_it_is_asked() -> None:
+    with pytest.raises(TypeError, match="not int"):
+        redqueen.Run.train("no such recipe", path=5)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"resume is asked of a run: redqueen\.Run\('runs/mine'\)\.resume\(\)"):
+        redqueen.Run.resume("runs/mine")  # type: ignore[arg-type]
+
+
 @pytest.mark.integration
 def test_a_script_trains_with_a_recorder_and_a_verifier_of_its_own(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -287,7 +287,7 @@ SITUATIONS: dict[str, Situation] = {
     "a long question": Situation(f"ask run S0 f({'x' * 300})", "question"),
     "resume with another setting": Situation("train --resume run learning.lr=1", "cannot change in a resumed run"),
     "resume with another seed": Situation("train --resume run run.seed=4", "cannot change in a resumed run"),
-    "resume with a recipe": Situation("train --resume run asymmetric", "cannot change in a resumed run"),
+    "resume with a recipe": Situation("train --resume run asymmetric", "keeps its recipe: leave 'asymmetric' out"),
     "resume with a model": Situation("train --resume run --model model", "leave out --run, --model"),
     "resume with an unknown key": Situation("train --resume run run.stepz=4", "unknown key 'run.stepz'"),
     "no checkpoint": Situation(
@@ -346,7 +346,9 @@ SITUATIONS: dict[str, Situation] = {
     "report into no folder": Situation("report run --out nothing/page.html", "cannot write"),
     "export of nobody": Situation("export run S99 out", "S99' ever lived in run: choose one of T0, T1, S0, S1, best-s"),
     "ask without a member": Situation("ask run f(1)==? f(2)", "'f(1)==?' is a question, where the name of a member is"),
-    "compare into a full folder": Situation("compare run --out full", "full is not empty and holds no comparison"),
+    "compare into a full folder": Situation("compare run --out full", "full is not empty: choose another folder"),
+    "compare into a file": Situation("compare run --out full/precious.txt", "precious.txt is a file: choose a folder"),
+    "export into a file": Situation("export run S0 full/precious.txt", "precious.txt is a file: choose a folder"),
     "export of nothing": Situation("export nothing S0 out", "does not exist"),
     "export into a full folder": Situation("export run S0 full", "not empty"),
     "export without checkpoints": Situation("export run S0 out", "no checkpoint", remove("run/checkpoints")),
@@ -382,6 +384,7 @@ SITUATIONS: dict[str, Situation] = {
         "tasks import full/t.jsonl --out out.txt", "full/t.jsonl has no rows", write("full/t.jsonl", "\n")
     ),
     "import into Parquet": Situation("tasks import full/t.jsonl --out t.parquet", "is written as text: give a name"),
+    "import into a document": Situation("tasks import full/t.jsonl --out t.docx", "is written as text: give a name"),
     "import onto a file": Situation("tasks import full/t.jsonl --out full/precious.txt", "exists already"),
     "import into no folder": Situation("tasks import full/t.jsonl --out nothing/out.txt", "nothing does not exist"),
     "eval of nothing": Situation("eval nothing", "nothing"),
@@ -397,6 +400,7 @@ SITUATIONS: dict[str, Situation] = {
     "transfer of nothing": Situation("transfer nothing --out out", "nothing"),
     "transfer without a run": Situation("transfer run.steps=2 --out out", "name the runs"),
     "sweep without values": Situation("sweep --grid learning.lr --out out", "learning.lr"),
+    "the word help": Situation("help", "there is no command 'help': redqueen --help lists the commands"),
     "warm start into a full folder": Situation("warm-start full", "not empty"),
     "warm start without steps": Situation("warm-start out --steps many", "whole numbers"),
 }

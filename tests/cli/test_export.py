@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,33 @@ def test_a_checkpoint_that_is_not_kept_names_those_that_are(finished: Path, tmp_
     done = redqueen("export", str(finished), "S0", str(tmp_path / "out"), "--step", "7")
     assert done.returncode == 2
     assert "S0 is in the checkpoints after step 0, 1, 2" in done.stderr
+
+
+def test_a_name_that_is_none_is_refused_before_torch_is_imported(finished: Path, tmp_path: Path) -> None:
+    run, out = str(finished), str(tmp_path / "out")
+    refused = {
+        "--push noslash: write USER/NAME": ["export", run, "best-student", out, "--push", "noslash"],
+        "S0 is in the checkpoints after step 0, 1, 2": ["export", run, "S0", out, "--step", "99"],
+        "has no checkpoint at step 99": ["export", run, "best-student", out, "--step", "99"],
+        "S1 is in the checkpoints after step": ["ask", run, "S1", "--step", "99"],
+        "no seed task 'seed-999999': choose seed-0 to": ["ask", run, "best-student", "seed-999999"],
+        "nosuch is neither a run nor a PEFT folder": ["eval", run, "nosuch"],
+    }
+    script = f"""
+import sys
+from redqueen.cli.app import main
+for args in {list(refused.values())}:
+    sys.argv = ["redqueen", *args]
+    try:
+        main()
+    except SystemExit:
+        pass
+print([name for name in ("torch", "transformers", "matplotlib") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    for said, line in zip(refused, done.stderr.splitlines(), strict=True):
+        assert said in line
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize("member", ["best-teacher", "S0"])

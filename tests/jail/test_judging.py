@@ -176,6 +176,10 @@ def test_no_test_and_a_sandbox_of_other_rules_are_refused(sandbox: Sandbox) -> N
         judge(ADD, [])
     with pytest.raises(ValueError, match="PROGRAMS"):
         judge(ADD, ["assert add(1, 2) == 3"], sandbox=sandbox)
+    with pytest.raises(ValueError, match=r"limits must be Limits\(cpu_s=...\), not a dict"):
+        judge(ADD, ["assert add(1, 2) == 3"], limits={"cpu_s": 1})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"sandbox must be a Sandbox\(PROGRAMS\), not a str"):
+        judge(ADD, ["assert add(1, 2) == 3"], sandbox="PROGRAMS")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no name of a function"):
         judge(ADD, [Call("add, __import__('os').system", (), 1)])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -145,3 +146,36 @@ def test_a_job_must_make_sense() -> None:
         Job("", ("",) * 300)
     with pytest.raises(ValueError, match="cpu_s must be positive"):
         Limits(cpu_s=0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"program": None}, "a program must be a text, not None"),
+        ({"inputs": "41"}, "the inputs of a job must be a tuple, not a str"),
+        ({"inputs": b"41"}, "the inputs of a job must be a tuple, not a bytes"),
+        ({"inputs": 41}, "the inputs of a job must be a tuple, not a int"),
+        ({"inputs": ("1", 2)}, "the inputs of a job must be texts or bytes, not a int"),
+        ({"inputs": ("1", "2"), "expected": b"12"}, "the expected values of a job must be a tuple, not a bytes"),
+        ({"expected": ("1",)}, "the expected values of a job must be bytes, not a str"),
+        ({"limits": {"cpu_s": 1}}, r"limits must be Limits\(cpu_s=...\), not a dict"),
+    ],
+)
+def test_a_job_of_other_types_is_refused(fields: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"program": "def f(x): return x", "inputs": ("1",), **fields}
+    with pytest.raises(ValueError, match=message):
+        Job(**given)
+
+
+def test_a_sandbox_takes_a_profile_and_a_list_of_jobs(sandbox: Sandbox) -> None:
+    for wrong in ("GAME", None):
+        with pytest.raises(ValueError, match="the profile must be a Profile, such as GAME or PROGRAMS, not"):
+            Sandbox(wrong)  # type: ignore[arg-type]
+    for wrong in ("2", 0, 1.5):
+        with pytest.raises(ValueError, match="workers must be a number from 1 on, not "):
+            Sandbox(workers=wrong)  # type: ignore[arg-type]
+    job = Job("def f(): return 1", ("",))
+    with pytest.raises(ValueError, match=r"the jobs must be a list, not a Job: run\(\[job\]\)"):
+        sandbox.run(job)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"must be a Job\(program, inputs\), not a str"):
+        sandbox.run(["def f(): return 1"])  # type: ignore[list-item]

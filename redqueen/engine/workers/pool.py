@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-from collections.abc import Callable, Iterable, Sequence
-from multiprocessing import connection
+import signal
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from multiprocessing import connection, resource_tracker
 from multiprocessing.context import SpawnContext
 from typing import Any, TypeVar, cast
 
@@ -67,6 +69,7 @@ class WorkerPool:
         # Only our own forward pass is loaded into shared memory.
         decoder = pickle_decoder(cast(Decoder, base.decoder), base.block)
         tokenizer: str = base.tokenizer.backend_tokenizer.to_str()
+        setups: list[WorkerSetup] = []
         for _ in range(workers):
             gradients = SharedBlock(bank.masters.nbytes)
             self.blocks.append(gradients)
@@ -83,18 +86,21 @@ class WorkerPool:
                 targets=bank.targets,
                 threads=threads,
             )
-            self._start(context, setup)
+            setups.append(setup)
+            self._start(context)
         # Workers start in parallel, and each sends `Done` when it is ready.
-        self._collect(self.pipes, lambda _worker, _message: None)
+        self._collect(self._send(setups), lambda _worker, _message: None)
 
-    def _start(self, context: SpawnContext, setup: WorkerSetup) -> None:
+    def _start(self, context: SpawnContext) -> None:
         ours, theirs = context.Pipe()
-        process = context.Process(target=serve, args=(theirs, setup), daemon=True)
-        process.start()
-        # Only the worker may hold its end: otherwise its death would not close the pipe.
-        theirs.close()
-        self.pipes.append(ours)
-        self.processes.append(process)
+        # A setup is long, and a start that hands it over would wait until the worker has loaded torch.
+        process = context.Process(target=serve, args=(theirs,), daemon=True)
+        with _ctrl_c_held():
+            process.start()
+            # Only the worker may hold its end: otherwise its death would not close the pipe.
+            theirs.close()
+            self.pipes.append(ours)
+            self.processes.append(process)
 
     def close(self) -> None:
         """Ends the workers, even in the middle of a job. It may be called twice."""
@@ -159,7 +165,7 @@ class WorkerPool:
             in_order += stats[worker]
         return in_order
 
-    def _send(self, jobs: Sequence[SampleJob | GradientJob | None]) -> list[Any]:
+    def _send(self, jobs: Sequence[WorkerSetup | SampleJob | GradientJob | None]) -> list[Any]:
         """Sends job i to worker i. Returns the pipes of the workers that have a job."""
         busy: list[Any] = []
         for pipe, job in zip(self.pipes, jobs, strict=True):
@@ -219,6 +225,20 @@ class WorkerPool:
             f"a worker process ended (exit code {process.exitcode}); if memory ran out, lower sampling.batch_rows, "
             "learning.batch_tokens or model.workers"
         )
+
+
+@contextmanager
+def _ctrl_c_held() -> Generator[None]:
+    """Holds back SIGINT from this thread in the block, and for good from a process that is started in it."""
+    # A terminal sends Ctrl-C to every process of the group. Only the parent handles it, and then closes the pool; a
+    # worker must not be hit while it still imports.
+    # The tracker's own start, which the first worker's would bring along, lets SIGINT through again.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def shared_bank(

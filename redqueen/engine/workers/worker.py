@@ -8,10 +8,10 @@ from __future__ import annotations
 import io
 import os
 import pickle
-import signal
 import threading
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import connection, parent_process
 from typing import Any
@@ -153,31 +153,32 @@ class Done:
     """The error that ended the job; None if it succeeded."""
 
 
-def serve(pipe: connection.Connection, setup: WorkerSetup) -> None:
-    """Runs the worker until the pipe closes or its parent dies."""
-    # A terminal sends Ctrl-C to every process of the group. Only the parent handles it, and then closes the pool.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def serve(pipe: connection.Connection) -> None:
+    """Runs the worker until the pipe closes or its parent dies. What comes first is its `WorkerSetup`."""
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    torch.set_num_threads(setup.threads)
-    worker = _Worker(setup)
-    pipe.send(Done())
-    while True:
-        try:
-            job = pipe.recv()
-        except EOFError:
-            return
-        try:
-            if isinstance(job, SampleJob):
-                worker.sample(job, pipe)
-            else:
-                worker.accumulate(job, pipe)
-            pipe.send(Done())
-        # A user's error keeps its type, because the command line prints its message alone. Another error may not be
-        # picklable, so its traceback is sent as text.
-        except UserError as error:
-            pipe.send(Done(error))
-        except Exception:  # noqa: BLE001 - the parent waits for `Done` after any error
-            pipe.send(Done(RuntimeError(traceback.format_exc())))
+    # A parent that stops closes the pipe whatever its workers are doing, and then nobody waits for an answer.
+    with suppress(EOFError, ConnectionError):
+        setup: WorkerSetup = pipe.recv()
+        torch.set_num_threads(setup.threads)
+        worker = _Worker(setup)
+        pipe.send(Done())
+        while True:
+            _work(worker, pipe.recv(), pipe)
+
+
+def _work(worker: _Worker, job: SampleJob | GradientJob, pipe: connection.Connection) -> None:
+    try:
+        if isinstance(job, SampleJob):
+            worker.sample(job, pipe)
+        else:
+            worker.accumulate(job, pipe)
+        pipe.send(Done())
+    # A user's error keeps its type, because the command line prints its message alone. Another error may not be
+    # picklable, so its traceback is sent as text.
+    except UserError as error:
+        pipe.send(Done(error))
+    except Exception:  # noqa: BLE001 - the parent waits for `Done` after any error
+        pipe.send(Done(RuntimeError(traceback.format_exc())))
 
 
 class _Worker:

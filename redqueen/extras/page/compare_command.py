@@ -38,7 +38,7 @@ from redqueen.errors import UserError
 from redqueen.extras.page.comparison import comparison_page
 from redqueen.extras.page.headline import better, health
 from redqueen.run.recording.plain_console import plain_table, progress_console, table_console
-from redqueen.store.directory import occupied, write_text
+from redqueen.store.directory import check_free, write_text
 from redqueen.store.files import to_json
 
 # The folder of a comparison: its charts as figures for papers, and the numbers behind each.
@@ -210,8 +210,9 @@ def run_compare(paths: Sequence[Path], by: str, out: Path | None, *, as_json: bo
     Without `everything` there are the numbers and figures of three questions.
     Raises UserError for what cannot be read, compared or written.
     """
-    if out is not None and occupied(out) and not (out / "curves.csv").exists():
-        raise UserError(f"{out} is not empty and holds no comparison: choose another folder")
+    # An earlier comparison may be written again.
+    if out is not None and not (out / "curves.csv").exists():
+        check_free(out)
     compared = compare(paths, by)
     if as_json:
         print(to_json(compared.document(), indent=1))

@@ -75,7 +75,7 @@ def better(lines: Sequence[Line], every: int, steps: int) -> HeadlineAnswer:
     gains = [_corrected(score, problems, len(scores)) for score in scores.values()]
     where = f"on {problems} held-out problems after step {step}"
     if len(gains) == 1:
-        text = f"{next(iter(scores))}: {interval_text(gains[0], '+.1f', 100)} points {where} (95 % interval)."
+        text = f"{next(iter(scores))}: {interval_text(gains[0], '+.1f', 100)} points {where} ({_interval(gains[0])})."
     else:
         # The mean, and not the best one: the best of several noisy gains is too good.
         average = mean(gain.mean for gain in gains) or 0.0
@@ -87,6 +87,13 @@ def better(lines: Sequence[Line], every: int, steps: int) -> HeadlineAnswer:
         said = (sentence(name, own, "YOUR ") for name in list(own["students"])[:SHOWN])
         text = f"{text} {'; '.join(said)}."
     return _by_gains(gains, problems, text)
+
+
+def _interval(gain: Interval) -> str:
+    """Returns what is said of a gain's interval, which needs problems that changed and problems that did not."""
+    if gain.low is not None:
+        return "95 % interval"
+    return f"no interval: {'every problem changed alike' if gain.mean else 'every answer was as at the start'}"
 
 
 def trained(line: Line) -> tuple[Mapping[str, Mapping[str, float | None]], list[str]]:

@@ -5,7 +5,6 @@ There is a kind for each generator and its settings, made when it is named: `rea
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from redqueen.base.optional import require
+from redqueen.config.keys import did_you_mean
 from redqueen.jail import GAME, Job, Limits, LiteralError, Outcome, parse_literal, to_literal
 from redqueen.records import Draft, Pair, Prompt, Proposal, Task, Verdict
 from redqueen.tasks.kinds.calls import Literals
@@ -156,9 +156,8 @@ def _drafts(name: str, first: int, count: int) -> tuple[Draft, ...]:
     library = require(SOURCE, EXTRA, f"the kind {name}")
     datasets = sorted(library.factory.DATASETS)
     if generator.dataset not in datasets:
-        # A cutoff of 0 always gives a name, however different.
-        near = difflib.get_close_matches(generator.dataset, datasets, n=1, cutoff=0.0)[0]
-        raise SeedError(f"{SOURCE} has no generator '{generator.dataset}': did you mean '{near}'?")
+        guess = did_you_mean(generator.dataset, datasets) or ", and none is like it"
+        raise SeedError(f"{SOURCE} has no generator '{generator.dataset}'{guess}")
     drafts: dict[str, Draft] = {}
     settings = to_literal(generator.settings)
     for item in range(first, first + count):

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -160,6 +161,37 @@ def test_an_ended_worker_is_an_error_that_says_what_to_do(config: ModelConfig) -
             policy.sample(crowd(20))
     policy.close()
     assert policy.executor.processes == []
+
+
+def test_ctrl_c_passes_by_a_worker_that_has_just_been_started(
+    config: ModelConfig, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    start = WorkerPool._start
+
+    def interrupted(pool: WorkerPool, *args: Any) -> None:
+        start(pool, *args)
+        os.kill(pool.processes[-1].pid, signal.SIGINT)
+
+    monkeypatch.setattr(WorkerPool, "_start", interrupted)
+    with open_policy(load(config), EngineSettings(config, SAMPLING, LEARNING), 3) as policy:
+        fill(policy)
+        assert len(policy.sample(crowd(4))) == 4
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_worker_whose_pipe_closes_ends_without_a_word(config: ModelConfig, capfd: pytest.CaptureFixture[str]) -> None:
+    with open_policy(load(config), EngineSettings(config, SAMPLING, LEARNING), 3) as policy:
+        assert isinstance(policy.executor, WorkerPool)
+        for pipe in policy.executor.pipes:
+            pipe.send("no job")
+            # An answer that nobody reads: the worker is told that the pipe was reset.
+            assert pipe.poll(60)
+            pipe.close()
+        for process in policy.executor.processes:
+            process.join(60)
+            assert process.exitcode == 0
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @given(st.lists(st.floats(0, 100), max_size=20), st.integers(1, 5))

@@ -414,6 +414,23 @@ def test_the_next_command_can_be_copied(chromium: Browser, web: str, watched: Pa
     assert chromium.run("document.querySelectorAll('.next .copy').length") == len(shown) == 3
 
 
+def test_where_no_problem_tells_students_from_the_start_no_interval_is_drawn(
+    chromium: Browser, watched: Path, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(watched / "second", tmp_path / "run"))
+    *before, last = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    line = json.loads(last)
+    score = {"rate": 0.25, "gain": 0.0, "low": None, "high": None}
+    line["held_out"] = {"problems": 8, "start": 0.25, "students": dict.fromkeys(line["members"], score)}
+    (run / "metrics.jsonl").write_text("".join([*before, json.dumps(line) + "\n"]))
+    with served(run) as address:
+        chromium.goto(f"{address}/evaluation")
+        shown = chromium.run("document.querySelector('main').textContent")
+        assert "none: every answer was as at the start" in shown
+        assert "– to –" not in shown
+        chromium.call("Page.navigate", url="about:blank")
+
+
 def test_what_is_not_there_is_said(chromium: Browser, web: str) -> None:
     chromium.goto(f"{web}/task?run=first&id=nope")
     assert "no task 'nope'" in chromium.run("document.querySelector('main').textContent")

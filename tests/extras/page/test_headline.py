@@ -68,7 +68,11 @@ def test_few_problems_are_said_to_be_few() -> None:
 def test_where_no_interval_is_above_zero_nothing_is_claimed() -> None:
     assert better([line(4, held_out=held_out(S0=(0.02, -0.03, 0.07)))], 4, 9)["value"] == "no clear gain"
     # One problem gives no interval.
-    assert better([line(4, held_out=held_out(S0=(0.5, None, None)))], 4, 9)["value"] == "no clear gain"
+    alike = better([line(4, held_out=held_out(S0=(0.5, None, None)))], 4, 9)
+    assert alike["value"] == "no clear gain"
+    assert "after step 4 (no interval: every problem changed alike)." in alike["text"]
+    same = better([line(4, held_out=held_out(S0=(0.0, None, None)))], 4, 9)
+    assert "after step 4 (no interval: every answer was as at the start)." in same["text"]
     assert better([line(4, held_out=held_out(S0=(-0.2, -0.3, -0.1)))], 4, 9)["value"] == "no: below the start"
 
 

@@ -76,6 +76,8 @@ def test_without_the_library_a_line_says_what_installs_it() -> None:
 def test_a_generator_that_is_not_there_is_named() -> None:
     with pytest.raises(SeedError, match="no generator 'countdowns': did you mean 'countdown'"):
         find("reasoning_gym:countdowns").language.seeds()
+    with pytest.raises(SeedError, match="no generator 'xyz', and none is like it"):
+        find("reasoning_gym:xyz").language.seeds()
     with pytest.raises(SeedError, match="cannot make it: TypeError"):
         find("reasoning_gym:countdown:hardness=3").language.seeds()
 

@@ -31,9 +31,14 @@ function inTraining(own) {
   if (!own) return [];
   const { step, problems, start, students } = own;
   const points = (share) => (share === null ? "–" : signed(100 * share, 1));
-  const rows = students.map(({ name, rate, gain, low, high, newborn }) => ({
-    cells: [newborn ? [name, h("small", {}, " born in that step")] : name, percent(rate), points(gain), `${points(low)} to ${points(high)}`],
-  }));
+  const interval = ({ gain, low, high }) => {
+    if (low !== null) return `${points(low)} to ${points(high)}`;
+    return gain === 0 ? "none: every answer was as at the start" : "none";
+  };
+  const rows = students.map((student) => {
+    const { name, rate, gain, newborn } = student;
+    return { cells: [newborn ? [name, h("small", {}, " born in that step")] : name, percent(rate), points(gain), interval(student)] };
+  });
   const columns = [["student", ""], ["right", "right"], ["points from the start", "right"], ["95 % interval", "right"]];
   return [
     h("h2", {}, "While it trained"),
