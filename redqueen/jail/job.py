@@ -25,6 +25,9 @@ Status = Literal[
 MAX_PROGRAM_BYTES = 65_536
 MAX_INPUTS = 256
 
+MAX_LIMIT = 1_000_000_000
+"""The largest limit of any kind. A request and its timers can hold that, also several times as much."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -44,8 +47,13 @@ class Limits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if not getattr(self, field.name) > 0:
+            value = getattr(self, field.name)
+            if not value > 0:
                 raise ValueError(f"Limits.{field.name} must be positive")
+            if value > MAX_LIMIT:
+                raise ValueError(f"Limits.{field.name} must be at most {MAX_LIMIT:,}")
+            if field.type == "int" and not isinstance(value, int):
+                raise ValueError(f"Limits.{field.name} must be a whole number")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from redqueen.jail.cases import Case, Test, cases_of
-from redqueen.jail.job import BENCHMARKS, MAX_INPUTS, Job, Limits, Outcome, Profile, Status
+from redqueen.jail.job import BENCHMARKS, MAX_INPUTS, MAX_LIMIT, Job, Limits, Outcome, Profile, Status
 from redqueen.jail.literals import parse_literal, to_literal
 from redqueen.jail.pool import Sandbox
 from redqueen.jail.worker import encode_arguments
@@ -27,6 +27,7 @@ _MOST_ERRORS = 1 << 15
 """More than what is kept of standard error."""
 _LITERAL = 5
 """What a program prints is written out as a literal, where a byte is four signs at most."""
+_MOST_PRINTED = MAX_LIMIT // _LITERAL - _MOST_ERRORS
 
 
 PROGRAMS: Profile = replace(
@@ -56,10 +57,12 @@ class ProgramResult:
 def script_job(source: str, stdin: str, limits: Limits | None = None) -> Job:
     """Returns the job that runs a program on a standard input; `printed` reads its outcome. For `PROGRAMS`.
 
-    It may print `output_bytes` of the limits.
+    It may print `output_bytes` of the limits. Raises ValueError if that is more than an answer can hold.
     """
     limits = limits or PROGRAMS.limits
     most = limits.output_bytes
+    if most > _MOST_PRINTED:
+        raise ValueError(f"Limits.output_bytes must be at most {_MOST_PRINTED:,} for a script")
     longer = replace(limits, output_bytes=_LITERAL * (most + _MOST_ERRORS))
     script = encode_arguments((source.removeprefix(_MARK), stdin, most))
     return Job(_CALLED.format("run_script"), (script,), limits=longer)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from redqueen.jail.child.values import CodecError, OversizeError, canonical, decode, encode, marshalled, pack
-from redqueen.jail.job import MAX_PROGRAM_BYTES, Job, Limits, Outcome, Status
+from redqueen.jail.job import MAX_LIMIT, MAX_PROGRAM_BYTES, Job, Limits, Outcome, Status
 from redqueen.jail.literals import parse_arguments, to_literal
 from redqueen.jail.process import VARIANTS, Interpreters, Zygote
 from redqueen.jail.running import Child, ChildRequest, NoChildError, ZygoteError
@@ -105,8 +105,8 @@ class Worker:
         # report.
         zygote = self.interpreters.zygotes.get("A")
         if zygote is not None:
-            # The other thread also reports it if no socket is left.
-            with contextlib.suppress(NoChildError, OSError):
+            # The other thread meets and reports whatever goes wrong here. This one has a job of its own to finish.
+            with contextlib.suppress(Exception):
                 self._begun = zygote, zygote.order(self._reference(job, work).asked)
 
     def runs(self, job: Job, work: bytes) -> list[ChildRun]:
@@ -118,7 +118,7 @@ class Worker:
         # What kills a child may end its zygote a moment later, so that a job meets both.
         failures: set[bool] = set()
         limits = self._limits(job)
-        longer = replace(job, limits=replace(limits, wall_s=_RETRY_WALL * limits.wall_s))
+        longer = replace(job, limits=replace(limits, wall_s=min(_RETRY_WALL * limits.wall_s, MAX_LIMIT)))
         while True:
             try:
                 return self._runs(job, work)

@@ -171,6 +171,11 @@ def test_other_assertions_are_refused_with_the_reason(judged: Judge, test: str) 
         judged("def f(): return 1", test)
 
 
+def test_a_script_that_may_print_more_than_an_answer_holds_is_refused(judged: Judge) -> None:
+    with pytest.raises(ValueError, match="output_bytes must be at most 199,967,232 for a script"):
+        judged("print(2)", Script("1", "2"), limits=Limits(output_bytes=1 << 29))
+
+
 def test_no_test_and_a_sandbox_of_other_rules_are_refused(sandbox: Sandbox) -> None:
     with pytest.raises(ValueError, match="without a test"):
         judge(ADD, [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -145,3 +146,25 @@ def test_a_job_must_make_sense() -> None:
         Job("", ("",) * 300)
     with pytest.raises(ValueError, match="cpu_s must be positive"):
         Limits(cpu_s=0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"cpu_s": float("inf")}, "cpu_s must be at most 1,000,000,000"),
+        ({"wall_s": 1e300}, "wall_s must be at most"),
+        ({"wall_s": float("nan")}, "wall_s must be positive"),
+        ({"output_bytes": 1 << 31}, "output_bytes must be at most"),
+        ({"memory_mb": 1 << 44}, "memory_mb must be at most"),
+        ({"memory_mb": 512.0}, "memory_mb must be a whole number"),
+    ],
+)
+def test_limits_that_no_request_can_hold_are_refused(limits: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Limits(**limits)
+
+
+def test_the_largest_limits_hold_nothing_up(sandbox: Sandbox) -> None:
+    most = Limits(cpu_s=1e9, wall_s=1e9, memory_mb=10**9, output_bytes=10**9, input_bytes=10**9)
+    job = Job("def f(x):\n    return len(x)", (repr("x" * 100_000),), limits=most, patient=True)
+    assert sandbox.run([job])[0].outputs == ("100000",)
