@@ -82,6 +82,18 @@ def test_harmless_programs_are_not_refused(run: Run, program: str) -> None:
     assert (outcome.status, outcome.outputs) == ("ok", ("1",)), outcome
 
 
+def test_names_in_annotations_are_the_programs(run: Run) -> None:
+    program = (
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        "from typing import ClassVar, get_type_hints\n"
+        "@dataclass\nclass A:\n    made: ClassVar[int] = 0\n    x: int = 1\n    next: A | None = None\n"
+        "def f(n):\n    return A(n).x, A(n).made, len(get_type_hints(A)), "
+        "A.__module__, repr(A), __name__, sorted(vars())"
+    )
+    outcome = run(program, "5", validate=True)
+    assert outcome.outputs == ("(5, 0, 3, 'program', \"<class 'program.A'>\", 'program', ['n'])",), outcome
+
+
 @pytest.mark.parametrize("text", ["x=1", "*[1]", "0) or (True", "__import__('os')", "(1"])
 def test_an_input_that_is_no_literal_is_malformed_and_starts_nothing(run: Run, text: str) -> None:
     outcome = run("def f(*a):\n    return 1", "1", text)
