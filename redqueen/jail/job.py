@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
@@ -73,6 +74,8 @@ class Job:
     """Whether determinism is checked: interpreter A runs it once, at half the CPU limit, and B twice in one child."""
     expected: tuple[bytes, ...] | None = None
     """Canonical bytes, one for each input; the first miss decides and ends the child. The child never gets them."""
+    accepts: Callable[[int, str], bool] | None = None
+    """As `expected`, by a rule of the caller's: whether the value of an input, by its number, may have this text."""
     one_processor: bool = False
     """Whether the program runs on the processor that its text decides, which a child can find out without a call."""
     limits: Limits | None = None
