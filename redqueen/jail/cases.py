@@ -241,7 +241,10 @@ def _has_nan(value: Any) -> bool:
     return value != value
 
 
-_COMPLEX, _SET, _DICT = object(), object(), object()
+# What stands in the first place of a tuple, where no plain value has it.
+_COMPLEX = object()
+_SET = object()
+_DICT = object()
 
 
 def _with_one_nan(value: Any) -> Any:

@@ -37,8 +37,8 @@ class Limits:
     cpu_s: float = 1.0
     """CPU seconds of one child; a determinism check has half of it, a patient job twice as much."""
     wall_s: float = 4.0
-    """Seconds of one child. It only catches what the CPU limit cannot: a machine that stands still. So a second try has
-    four times as much."""
+    """Seconds of one child, without those in which its values are read here. It only catches what the CPU limit cannot:
+    a machine that stands still. So a second try has four times as much."""
     memory_mb: int = 256
     """MiB on top of the bare interpreter's address space."""
     output_bytes: int = 16_384

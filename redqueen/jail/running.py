@@ -109,7 +109,7 @@ class Child:
         """Waits for the child's end. Raises ZygoteError.
 
         `hear` gets the child's bytes as they come, at most `cap`, and whether the child has ended. When it returns True
-        the child is ended at once.
+        the child is ended at once. The wall clock stands meanwhile.
         """
         try:
             stop = self._relay(hear)
@@ -158,7 +158,7 @@ class Child:
                 if data and hear(data, ended):
                     return Stop.HEARD
             now = time.monotonic()
-            # A child that writes much waits while this process reads. That time is not the machine's nor its own.
+            # A child that writes much waits while this process reads, and uses no CPU: it would look starved.
             begun += now - reading
             if not self._pid:
                 if ended or now - begun > self._asked.wall_s + GRACE_S:

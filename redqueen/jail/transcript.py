@@ -193,9 +193,9 @@ def _read_end(data: bytes) -> tuple[Status, str]:
 def judge_reply(reply: Reply, said: Transcript, cpu_s: float, walled: bool) -> ChildRun:
     """What a child's end means: one whole transcript, end of file and exit code 0, or nothing of it counts.
 
-    Behind the seccomp filter (`walled`) a program can neither wait nor send a signal. So if it meets the wall clock
-    with little CPU used, or is killed by an unexpected SIGKILL, the machine did that (starved, out of memory): raises
-    ZygoteError.
+    Behind the seccomp filter (`walled`) a program cannot send a signal, and can wait for nothing but this process to
+    read, while the wall clock stands. So if it meets the wall clock with little CPU used, or is killed by an unexpected
+    SIGKILL, the machine did that (starved, out of memory): raises ZygoteError.
     """
 
     def failed(status: Status, detail: str) -> ChildRun:
