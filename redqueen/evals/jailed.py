@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import sys
+from types import ModuleType
 from typing import Any
 
 LARGE = 1 << 15
@@ -29,12 +30,18 @@ PREAMBLE = (
 
 def load(source: str, name: str, preamble: bool = False) -> Any:
     """Executes a solution's text as a module. Returns the function, class or method `Solution.x` of that name."""
-    names: dict[str, Any] = {"__name__": "solution"}
+    names = names_of("solution")
     execute(source, names, preamble)
     first, _, rest = name.partition(".")
     if first not in names:
         raise NameError(name)
     return getattr(names[first](), rest) if rest else names[first]
+
+
+def names_of(module: str) -> dict[str, Any]:
+    """Returns the names of a new module: `dataclasses` and `typing` look names up by the name of a module."""
+    made = sys.modules[module] = ModuleType(module)
+    return vars(made)
 
 
 def execute(source: str, names: dict[str, Any], preamble: bool, opens: Any = None) -> None:
@@ -81,7 +88,7 @@ def run_script(source: str, text: str, standard_streams: Any) -> str:
     streams.install()
     # `exit()` is the usual way to leave a script early.
     with contextlib.suppress(SystemExit):
-        execute(source, {"__name__": "__main__"}, preamble=True, opens=streams.open)
+        execute(source, names_of("__main__"), preamble=True, opens=streams.open)
     streams.end()
     if out.exceeded:
         raise standard_streams.OutputError

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Sequence
+import cmath
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -227,20 +230,43 @@ def _key(key: Any) -> Any:
 def _same(value: Any, expected: Any) -> bool:
     """Returns whether two plain values are equal, where NaN equals NaN."""
     # Both are plain, so that nothing of the program runs here.
-    if value == expected:
-        return True
-    if isinstance(value, float) and isinstance(expected, float):
-        return value != value and expected != expected
-    if isinstance(value, complex) and isinstance(expected, complex):
-        return _same(value.real, expected.real) and _same(value.imag, expected.imag)
-    if isinstance(value, list | tuple) and type(value) is type(expected):
-        return len(value) == len(expected) and all(map(_same, value, expected))
-    if isinstance(value, dict) and isinstance(expected, dict):
-        keys = cast("dict[Any, Any]", expected).keys()
-        return value.keys() == keys and all(_same(value[key], expected[key]) for key in keys)
-    if isinstance(value, set | frozenset) and isinstance(expected, set | frozenset):
-        return canonical(set(value), _MOST_VALUE_BYTES) == canonical(set(expected), _MOST_VALUE_BYTES)
-    return False
+    # Python takes an object for equal to itself, but in a container only.
+    return value == expected or (_has_nan(expected) and [_with_one_nan(value)] == [_with_one_nan(expected)])
+
+
+def _has_nan(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_nan, cast("dict[Any, Any]", value).items()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_has_nan, cast("Iterable[Any]", value)))
+    return value != value
+
+
+# What stands in the first place of a tuple, where no plain value has it.
+_COMPLEX = object()
+_SET = object()
+_DICT = object()
+
+
+def _with_one_nan(value: Any) -> Any:
+    """Returns a value with the same object for every NaN."""
+    if isinstance(value, float):
+        return math.nan if math.isnan(value) else value
+    if isinstance(value, complex) and cmath.isnan(value):
+        return (_COMPLEX, _with_one_nan(value.real), _with_one_nan(value.imag))
+    if isinstance(value, list):
+        return list(map(_with_one_nan, cast("list[Any]", value)))
+    if isinstance(value, tuple):
+        return tuple(map(_with_one_nan, cast("tuple[Any, ...]", value)))
+    # A set may have several NaNs, and a dict several as keys: members that become one are counted, values listed.
+    if isinstance(value, set | frozenset):
+        return (_SET, frozenset(Counter(map(_with_one_nan, cast("set[Any]", value))).items()))
+    if isinstance(value, dict):
+        items: dict[Any, list[Any]] = {}
+        for key, item in cast("dict[Any, Any]", value).items():
+            items.setdefault(_with_one_nan(key), []).append(_with_one_nan(item))
+        return (_DICT, items)
+    return value
 
 
 def _lines(text: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal, cast
 
@@ -26,6 +26,9 @@ Status = Literal[
 MAX_PROGRAM_BYTES = 65_536
 MAX_INPUTS = 256
 
+MAX_LIMIT = 1_000_000_000
+"""The largest limit of any kind. A request and its timers can hold that, also several times as much."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -34,8 +37,8 @@ class Limits:
     cpu_s: float = 1.0
     """CPU seconds of one child; a determinism check has half of it, a patient job twice as much."""
     wall_s: float = 4.0
-    """Seconds of one child. It only catches what the CPU limit cannot: a machine that stands still. So a second try has
-    four times as much."""
+    """Seconds of one child, without those in which its values are read here. It only catches what the CPU limit cannot:
+    a machine that stands still. So a second try has four times as much."""
     memory_mb: int = 256
     """MiB on top of the bare interpreter's address space."""
     output_bytes: int = 16_384
@@ -45,8 +48,15 @@ class Limits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if not getattr(self, field.name) > 0:
+            value = getattr(self, field.name)
+            if not isinstance(value, int | float):
+                raise ValueError(f"Limits.{field.name} must be a number, not {type_of(value)}")
+            if not value > 0:
                 raise ValueError(f"Limits.{field.name} must be positive")
+            if value > MAX_LIMIT:
+                raise ValueError(f"Limits.{field.name} must be at most {MAX_LIMIT:,}")
+            if field.type == "int" and not isinstance(value, int):
+                raise ValueError(f"Limits.{field.name} must be a whole number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,8 @@ class Job:
     """Whether determinism is checked: interpreter A runs it once, at half the CPU limit, and B twice in one child."""
     expected: tuple[bytes, ...] | None = None
     """Canonical bytes, one for each input; the first miss decides and ends the child. The child never gets them."""
+    accepts: Callable[[int, str], bool] | None = None
+    """As `expected`, by a rule of the caller's: whether the value of an input, by its number, may have this text."""
     one_processor: bool = False
     """Whether the program runs on the processor that its text decides, which a child can find out without a call."""
     limits: Limits | None = None

@@ -5,12 +5,23 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 from redqueen.jail.cases import Case, Test, cases_of
-from redqueen.jail.job import BENCHMARKS, MAX_INPUTS, Job, Limits, Outcome, Profile, Status, check_limits, type_of
+from redqueen.jail.job import (
+    BENCHMARKS,
+    MAX_INPUTS,
+    MAX_LIMIT,
+    Job,
+    Limits,
+    Outcome,
+    Profile,
+    Status,
+    check_limits,
+    type_of,
+)
 from redqueen.jail.literals import parse_literal, to_literal
 from redqueen.jail.pool import Sandbox
 from redqueen.jail.worker import encode_arguments
@@ -27,6 +38,7 @@ _MOST_ERRORS = 1 << 15
 """More than what is kept of standard error."""
 _LITERAL = 5
 """What a program prints is written out as a literal, where a byte is four signs at most."""
+_MOST_PRINTED = MAX_LIMIT // _LITERAL - _MOST_ERRORS
 
 
 PROGRAMS: Profile = replace(
@@ -56,10 +68,12 @@ class ProgramResult:
 def script_job(source: str, stdin: str, limits: Limits | None = None) -> Job:
     """Returns the job that runs a program on a standard input; `printed` reads its outcome. For `PROGRAMS`.
 
-    It may print `output_bytes` of the limits.
+    It may print `output_bytes` of the limits. Raises ValueError if that is more than an answer can hold.
     """
     limits = limits or PROGRAMS.limits
     most = limits.output_bytes
+    if most > _MOST_PRINTED:
+        raise ValueError(f"Limits.output_bytes must be at most {_MOST_PRINTED:,} for a script")
     longer = replace(limits, output_bytes=_LITERAL * (most + _MOST_ERRORS))
     script = encode_arguments((source.removeprefix(_MARK), stdin, most))
     return Job(_CALLED.format("run_script"), (script,), limits=longer)
@@ -76,7 +90,12 @@ def printed_job(source: str, stdins: Sequence[str], *, validate: bool = False) -
 
 
 def values_job(
-    source: str, asked: Sequence[tuple[str, bytes | None]], limits: Limits | None = None, *, validate: bool = False
+    source: str,
+    asked: Sequence[tuple[str, bytes | None]],
+    limits: Limits | None = None,
+    *,
+    validate: bool = False,
+    accepts: Callable[[int, str], bool] | None = None,
 ) -> Job:
     """Returns the job that loads a program and gives values, in order. For `PROGRAMS`.
 
@@ -88,7 +107,7 @@ def values_job(
         raise ValueError(f"at most {MAX_INPUTS} tests, not {len(asked)}")
     source = source.removeprefix(_MARK)
     inputs = tuple(encode_arguments((source, text, arguments)) for text, arguments in asked)
-    return Job(_CALLED.format("run_value"), inputs, validate=validate, limits=limits)
+    return Job(_CALLED.format("run_value"), inputs, validate=validate, limits=limits, accepts=accepts)
 
 
 def printed(outcome: Outcome) -> ProgramResult | None:
@@ -157,7 +176,12 @@ def judge(
 def _values(sandbox: Sandbox, program: str, cases: Sequence[Case], limits: Limits) -> Outcome:
     """Returns the outcome of the tests that ask for values."""
     asked = [(case.asked, case.arguments) for case in cases]
-    return decided(cases, sandbox.submit(values_job(program, asked, limits)).result())
+    # Each value is looked at when it comes: a program that is wrong already may have gigabytes more to give.
+    job = values_job(program, asked, limits, accepts=lambda number, text: cases[number].accepts(text))
+    outcome = sandbox.submit(job).result()
+    if outcome.status == "wrong":
+        return _missed(cases[len(outcome.outputs) - 1], outcome, outcome.outputs[-1])
+    return _without_verdict(outcome)
 
 
 def decided(cases: Sequence[Case], outcome: Outcome) -> Outcome:
@@ -165,7 +189,17 @@ def decided(cases: Sequence[Case], outcome: Outcome) -> Outcome:
     for case, text in zip(cases, outcome.outputs, strict=False):
         # A wrong value decides, whatever the program did after it.
         if not case.accepts(text):
-            return replace(outcome, status="wrong", detail=f"test {case.number} gave {_short(text)}")
+            return _missed(case, outcome, text)
+    return _without_verdict(outcome)
+
+
+def _missed(case: Case, outcome: Outcome, text: str) -> Outcome:
+    """Returns the outcome of a program that gave another value."""
+    return replace(outcome, status="wrong", detail=f"test {case.number} gave {_short(text)}")
+
+
+def _without_verdict(outcome: Outcome) -> Outcome:
+    """Returns the outcome of a program whose values, as far as it got, were right."""
     if outcome.status == "error" and outcome.detail.startswith(_NO_PROGRAM):
         return replace(outcome, status="malformed")
     return outcome

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
 from typing import Any
 
 from redqueen.jail.child.values import (
@@ -132,7 +133,8 @@ def _keyed(value: Any, depth: int) -> tuple[bytes, str]:
     kind = type(value)
     # Of the containers only these two can be a member of a set.
     if kind is not tuple and kind is not frozenset:
-        return canonical(value), to_literal(value, depth)
+        # Without a limit: the value is here, and the length of the whole text is the caller's to measure.
+        return canonical(value, sys.maxsize), to_literal(value, depth)
     if depth > MAX_DEPTH:
         raise OversizeError(_TOO_DEEP)
     keyed = [_keyed(item, depth + 1) for item in value]

@@ -109,7 +109,7 @@ class Child:
         """Waits for the child's end. Raises ZygoteError.
 
         `hear` gets the child's bytes as they come, at most `cap`, and whether the child has ended. When it returns True
-        the child is ended at once.
+        the child is ended at once. The wall clock stands meanwhile.
         """
         try:
             stop = self._relay(hear)
@@ -150,6 +150,7 @@ class Child:
         while True:
             ended = bool(ends.poll(LOOK_MS))
             waited = not self._pid
+            reading = time.monotonic()
             while (data := self._read()) is not None:
                 remaining -= len(data)
                 if remaining < 0:
@@ -157,6 +158,8 @@ class Child:
                 if data and hear(data, ended):
                     return Stop.HEARD
             now = time.monotonic()
+            # A child that writes much waits while this process reads, and uses no CPU: it would look starved.
+            begun += now - reading
             if not self._pid:
                 if ended or now - begun > self._asked.wall_s + GRACE_S:
                     raise NoChildError("it could not fork" if ended else "no answer in time")

@@ -8,6 +8,7 @@ it writes anything else, its program did that, and it counts as an error.
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -20,9 +21,55 @@ from redqueen.jail.child.protocol import (
     UNSTEADY,
     VALUE,
 )
-from redqueen.jail.child.values import CodecError, decode
+from redqueen.jail.child.values import CodecError, canonical, decode
 from redqueen.jail.job import Status
+from redqueen.jail.literals import to_literal
 from redqueen.jail.running import Reply, Stop, ZygoteError
+
+
+class Reading:
+    """Turns encoded values into literal text, in order, up to the first that decides.
+
+    A value decides if it is not the expected one, if it is forged, or if its text is too long.
+    """
+
+    def __init__(
+        self,
+        expected: tuple[bytes, ...] | None,
+        most_bytes: int,
+        accepts: Callable[[int, str], bool] | None = None,
+    ) -> None:
+        self.texts: list[str] = []
+        self.verdict: tuple[Status, str] | None = None
+        self._expected = expected
+        self._accepts = accepts
+        self._most_bytes = most_bytes
+
+    def see(self, values: list[bytes]) -> bool:
+        """Reads those of `values` that are new. Returns whether the verdict stands."""
+        while self.verdict is None and len(self.texts) < len(values):
+            self.verdict = self._read(values[len(self.texts)])
+        return self.verdict is not None
+
+    def _read(self, data: bytes) -> tuple[Status, str] | None:
+        number = len(self.texts)
+        try:
+            value = decode(data)
+            text = to_literal(value)
+            if len(text.encode()) > self._most_bytes:
+                return "oversize", f"output {number} is more than {self._most_bytes} bytes"
+            missed = self._expected is not None and self._differs(data, value, self._expected[number])
+            missed = missed or (self._accepts is not None and not self._accepts(number, text))
+        except CodecError as error:
+            # Our own encoder never writes such bytes: the program did.
+            return "error", f"a forged value: {error}"
+        self.texts.append(text)
+        return ("wrong", f"output {number} differs") if missed else None
+
+    @staticmethod
+    def _differs(data: bytes, value: object, expected: bytes) -> bool:
+        # The expected bytes themselves need no second look; others may be the same value in another order.
+        return data != expected and canonical(value, len(data)) != expected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +84,8 @@ class ChildRun:
     cpu_ms: float
     unsteady: bool = False
     """Whether the program's code can show hashes, addresses or other chance."""
+    reading: Reading | None = None
+    """What was read of the values while the child ran."""
 
 
 class Transcript:
@@ -54,7 +103,7 @@ class Transcript:
         self._most_values = most_values
         self._value_bytes = value_bytes
         self._end: tuple[Status, str] | None = None
-        self._rest = b""
+        self._rest = bytearray()
 
     @property
     def cap(self) -> int:
@@ -73,22 +122,25 @@ class Transcript:
 
     def feed(self, data: bytes) -> None:
         """Reads more of the child's bytes; a part of a frame waits for the rest."""
-        data = self._rest + data
+        if self.fault:
+            return
+        rest = self._rest
+        rest += data
         at = 0
-        if not self.locked and data:
-            self.locked = data.startswith(LOCKED)
+        if not self.locked and rest:
+            self.locked = rest.startswith(LOCKED)
             at = 1
             if not self.locked:
                 self.fault = "not locked in"
-        while not self.fault and at + FRAME.size <= len(data):
-            kind, size = FRAME.unpack_from(data, at)
+        while not self.fault and at + FRAME.size <= len(rest):
+            kind, size = FRAME.unpack_from(rest, at)
             self.fault = self._objection(kind, size)
             end = at + FRAME.size + size
-            if self.fault or end > len(data):
+            if self.fault or end > len(rest):
                 break
-            self._take(kind, data[at + FRAME.size : end])
+            self._take(kind, bytes(rest[at + FRAME.size : end]))
             at = end
-        self._rest = data[at:]
+        del rest[:at]
 
     def result(self) -> tuple[Status, str]:
         """Status and detail of a child that has ended. Raises CodecError if this is not one whole transcript."""
@@ -141,9 +193,9 @@ def _read_end(data: bytes) -> tuple[Status, str]:
 def judge_reply(reply: Reply, said: Transcript, cpu_s: float, walled: bool) -> ChildRun:
     """What a child's end means: one whole transcript, end of file and exit code 0, or nothing of it counts.
 
-    Behind the seccomp filter (`walled`) a program can neither wait nor send a signal. So if it meets the wall clock
-    with little CPU used, or is killed by an unexpected SIGKILL, the machine did that (starved, out of memory): raises
-    ZygoteError.
+    Behind the seccomp filter (`walled`) a program cannot send a signal, and can wait for nothing but this process to
+    read, while the wall clock stands. So if it meets the wall clock with little CPU used, or is killed by an unexpected
+    SIGKILL, the machine did that (starved, out of memory): raises ZygoteError.
     """
 
     def failed(status: Status, detail: str) -> ChildRun:

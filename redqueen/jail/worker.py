@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from redqueen.jail.child.values import CodecError, OversizeError, canonical, decode, encode, marshalled, pack
-from redqueen.jail.job import MAX_PROGRAM_BYTES, Job, Limits, Outcome, Status
-from redqueen.jail.literals import parse_arguments, to_literal
+from redqueen.jail.job import MAX_LIMIT, MAX_PROGRAM_BYTES, Job, Limits, Outcome, Status
+from redqueen.jail.literals import parse_arguments
 from redqueen.jail.process import VARIANTS, Interpreters, Zygote
 from redqueen.jail.running import Child, ChildRequest, NoChildError, ZygoteError
-from redqueen.jail.transcript import ChildRun, Transcript, judge_reply
+from redqueen.jail.transcript import ChildRun, Reading, Transcript, judge_reply
 
 _PASSES = 3
 _CALLS = 9
@@ -29,43 +29,6 @@ _MORE_MEMORY_MB = 8
 """Each interpreter has so much more memory than the one before, so that a result cannot depend on its limit."""
 
 _MOST_REQUEST_BYTES = 1 << 28
-
-
-class Reading:
-    """Turns encoded values into literal text, in order, up to the first that decides.
-
-    A value decides if it is not the expected one, if it is forged, or if its text is too long.
-    """
-
-    def __init__(self, expected: tuple[bytes, ...] | None, most_bytes: int) -> None:
-        self.texts: list[str] = []
-        self.verdict: tuple[Status, str] | None = None
-        self._expected = expected
-        self._most_bytes = most_bytes
-
-    def see(self, values: list[bytes]) -> bool:
-        """Reads those of `values` that are new. Returns whether the verdict stands."""
-        while self.verdict is None and len(self.texts) < len(values):
-            self.verdict = self._read(values[len(self.texts)])
-        return self.verdict is not None
-
-    def _read(self, data: bytes) -> tuple[Status, str] | None:
-        try:
-            value = decode(data)
-            text = to_literal(value)
-            missed = self._expected is not None and self._differs(data, value, self._expected[len(self.texts)])
-        except CodecError as error:
-            # Our own encoder never writes such bytes: the program did.
-            return "error", f"a forged value: {error}"
-        if len(text.encode()) > self._most_bytes:
-            return "oversize", f"output {len(self.texts)} is more than {self._most_bytes} bytes"
-        self.texts.append(text)
-        return ("wrong", f"output {len(self.texts) - 1} differs") if missed else None
-
-    @staticmethod
-    def _differs(data: bytes, value: object, expected: bytes) -> bool:
-        # The expected bytes themselves need no second look; others may be the same value in another order.
-        return data != expected and canonical(value) != expected
 
 
 def _passes(inputs: int, *, quick: bool) -> int:
@@ -105,8 +68,8 @@ class Worker:
         # report.
         zygote = self.interpreters.zygotes.get("A")
         if zygote is not None:
-            # The other thread also reports it if no socket is left.
-            with contextlib.suppress(NoChildError, OSError):
+            # The other thread meets and reports whatever goes wrong here. This one has a job of its own to finish.
+            with contextlib.suppress(Exception):
                 self._begun = zygote, zygote.order(self._reference(job, work).asked)
 
     def runs(self, job: Job, work: bytes) -> list[ChildRun]:
@@ -118,7 +81,7 @@ class Worker:
         # What kills a child may end its zygote a moment later, so that a job meets both.
         failures: set[bool] = set()
         limits = self._limits(job)
-        longer = replace(job, limits=replace(limits, wall_s=_RETRY_WALL * limits.wall_s))
+        longer = replace(job, limits=replace(limits, wall_s=min(_RETRY_WALL * limits.wall_s, MAX_LIMIT)))
         while True:
             try:
                 return self._runs(job, work)
@@ -184,7 +147,11 @@ class Worker:
     def _child(self, job: Job, request: _Request) -> ChildRun:
         """Runs one child. At the first miss it is ended, and only what it wrote before that counts."""
         transcript = request.transcript
-        reading = None if job.expected is None else Reading(job.expected, self._limits(job).output_bytes)
+        reading = (
+            None
+            if job.expected is None and job.accepts is None
+            else Reading(job.expected, self._limits(job).output_bytes, job.accepts)
+        )
 
         def hear(data: bytes, ended: bool) -> bool:
             transcript.feed(data)
@@ -199,8 +166,9 @@ class Worker:
             raise
         # A verdict that stands outweighs how the child ended: a miss cannot be undone by a crash or a loop after it.
         if reading is not None and not (reply.code == 0 and transcript.whole) and reading.see(transcript.values):
-            return ChildRun(status="ok", detail="", values=transcript.values, cpu_ms=reply.cpu_ms)
-        return judge_reply(reply, transcript, request.allowed_s, bool(zygote.isolation["seccomp"]))
+            return ChildRun(status="ok", detail="", values=transcript.values, cpu_ms=reply.cpu_ms, reading=reading)
+        run = judge_reply(reply, transcript, request.allowed_s, bool(zygote.isolation["seccomp"]))
+        return replace(run, reading=reading) if run.values else run
 
     def _order(self, request: _Request) -> tuple[Zygote, Child]:
         zygote = self.interpreters.get(request.which)
@@ -236,7 +204,8 @@ def run_job(job: Job, limits: Limits, free: Callable[[Job, bytes], AbstractConte
     except ZygoteError as error:
         return Outcome(status="infra_error", detail=str(error))
     # Of the checks only the last one can object: the others agreed, or it would not have begun.
-    return _judge(Reading(job.expected, limits.output_bytes), runs[0], runs[-1] if job.validate else None)
+    reading = runs[0].reading or Reading(job.expected, limits.output_bytes, job.accepts)
+    return _judge(reading, runs[0], runs[-1] if job.validate else None)
 
 
 def _packed(job: Job, limits: Limits) -> list[bytes]:

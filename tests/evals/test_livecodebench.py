@@ -43,6 +43,18 @@ def test_a_prompt_shows_the_start_of_a_function_and_no_test_that_is_private(smal
     assert LIVECODEBENCH.read(program, "chat", "Like this:\n```python\nprint(1)\n```\n") == "print(1)\n"
 
 
+ANNOTATED = """from __future__ import annotations
+from dataclasses import dataclass
+from typing import ClassVar
+@dataclass
+class Twice:
+    made: ClassVar[int] = 0
+    numbers: list[int] = None
+    def all(self):
+        return [2 * number for number in self.numbers]
+"""
+
+
 @pytest.mark.integration
 def test_functions_and_programs_are_judged(small: ProblemSet) -> None:
     answers = {
@@ -50,6 +62,8 @@ def test_functions_and_programs_are_judged(small: ProblemSet) -> None:
         rows.DOUBLE + "return numbers": ("wrong", "wrong"),
         "input()\nprint(*[2 * int(word) for word in input().split()])": ("error", "correct"),
         "print('2 4')": ("error", "wrong"),
+        ANNOTATED + rows.DOUBLE + "return Twice(numbers).all()": ("correct", "wrong"),
+        ANNOTATED + "input()\nprint(*Twice(map(int, input().split())).all())": ("error", "correct"),
     }
     with LiveCodeBenchGrader() as grader:
         for answer, statuses in answers.items():

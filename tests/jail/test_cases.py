@@ -122,6 +122,106 @@ def test_a_method_is_called_on_a_new_object(judged: Judge) -> None:
     assert judged(program, Call("nothing", (1,), 1)).detail.startswith("NameError")
 
 
+DECORATED = """
+import enum
+from functools import cache, partialmethod, singledispatchmethod
+class Bound:
+    def __init__(self, function):
+        self.function = function
+    def __get__(self, owner, kind):
+        return lambda *arguments: self.function(owner, *arguments)
+class Solution:
+    __slots__ = ("slot", "__dict__")
+    table = {1: 2}
+    size = len
+    def __init__(self):
+        self.slot = self.own = lambda x: x
+    @cache
+    def fib(self, n):
+        return n if n < 2 else self.fib(n - 1) + self.fib(n - 2)
+    @Bound
+    def bound(self, x):
+        return x if isinstance(self, Solution) else None
+    def second(self, first, x):
+        return x
+    partial = partialmethod(second, 0)
+    @singledispatchmethod
+    def single(self, x):
+        return x
+    @property
+    def made(self):
+        return self.own
+    class Inner:
+        def same(self, x):
+            return x
+class Colour(enum.Enum):
+    RED = 1
+    def same(self, x):
+        return x
+class Needy:
+    table = {1: 2}
+    size = len
+    def __init__(self, needed):
+        pass
+    @staticmethod
+    def same(x):
+        return x
+"""
+OF_THE_CLASS = (
+    *("Solution.table.get", "Solution.Inner.same", "Colour.RED.same"),
+    *("Needy.table.get", "Needy.same", "Needy.size"),
+)
+
+
+def test_a_method_may_be_decorated_or_made_by_the_object(judged: Judge) -> None:
+    names = ("bound", "partial", "single", "made", "own", "slot")
+    calls = [Call(f"Solution.{name}", (7,), 7) for name in names]
+    outcome = judged(DECORATED, Call("Solution.fib", (10,), 55), *calls)
+    assert outcome.status == "ok", outcome
+
+
+def test_what_belongs_to_a_class_needs_no_object(judged: Judge) -> None:
+    given = {"table.get": (1, 2), "size": ([1], 1)}
+    for name in OF_THE_CLASS:
+        argument, value = given.get(name.partition(".")[2], (7, 7))
+        outcome = judged(DECORATED, Call(name, (argument,), value))
+        assert outcome.status == "ok", (name, outcome)
+    assert judged("import datetime", Call("datetime.date.fromordinal", (1,), 0)).detail.startswith(
+        "date is not a plain"
+    )
+    assert judged("", Call("dict.fromkeys", ("a", 1), {"a": 1})).status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "equal"),
+    [
+        ("{1.0, nan}", {1, NAN}, True),
+        ("{(1.0, nan)}", {(1, NAN)}, True),
+        ("{frozenset({nan, True})}", {frozenset({NAN, 1})}, True),
+        ("{nan: [nan, 1]}", {NAN: [NAN, 1.0]}, True),
+        ("{(nan, 1): {nan}}", {(NAN, 1): {NAN}}, True),
+        ("{complex(1, nan)}", {complex(1, NAN)}, True),
+        ("{complex(1, nan)}", {complex(NAN, 1)}, False),
+        ("{nan, float('nan')}", {NAN}, False),
+        ("{nan, float('nan')}", {NAN, float("nan")}, True),
+        ("{nan, 1}", {NAN, 2}, False),
+        ("{nan: 1}", {NAN: 2}, False),
+        ("{nan: 1}", {"nan": 1}, False),
+        ("[nan]", (NAN,), False),
+        ("nan", complex(NAN, 0), False),
+        ("None", NAN, False),
+    ],
+)
+def test_nan_equals_nan_wherever_it_is(judged: Judge, value: str, expected: Any, equal: bool) -> None:
+    outcome = judged(f"nan = float('nan')\ndef f():\n    return {value}", Call("f", (), expected))
+    assert outcome.status == ("ok" if equal else "wrong"), outcome
+
+
+@pytest.mark.parametrize("value", [{"a" * 2_000_000}, {("a" * 2_000_000, b"b")}, frozenset({b"a" * 2_000_000})])
+def test_a_member_of_a_set_may_be_as_long_as_a_value(judged: Judge, value: Any) -> None:
+    assert judged(ECHO, Call("f", (value,), value)).status == "ok"
+
+
 def test_there_may_be_any_number_of_tests(judged: Judge) -> None:
     assert judged(ECHO, *(Call("f", (number,), number) for number in range(300))).status == "ok"
     late = judged(ECHO, *(f"assert f({number}) == {min(number, 290)}" for number in range(300)))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
-from redqueen.jail import GAME, Job, Limits, Outcome, Sandbox, canonical
+from redqueen.jail import GAME, Job, Limits, Outcome, Sandbox, canonical, running
 from tests.jail.reach import reach
 
 Run = Callable[..., Outcome]
@@ -88,6 +90,35 @@ def test_values_are_looked_at_while_the_program_runs(run: Run) -> None:
     outcome = run(f"def f(x):\n    {slow}", *["1"] * 30, expected=(canonical(1),) * 30)
     assert (outcome.status, outcome.outputs) == ("wrong", ("0",))
     assert outcome.cpu_ms < 15 * whole.cpu_ms
+
+
+def test_a_rule_of_the_callers_is_asked_for_each_value_once(run: Run) -> None:
+    asked: list[tuple[int, str]] = []
+
+    def accepts(number: int, text: str) -> bool:
+        asked.append((number, text))
+        return text != "5"
+
+    outcome = run(
+        "def f(x):\n    while x > 3:\n        pass\n    return 2 * x + 1", "0", "1", "2", "9", accepts=accepts
+    )
+    assert (outcome.status, outcome.detail, outcome.outputs) == ("wrong", "output 2 differs", ("1", "3", "5"))
+    assert asked == [(0, "1"), (1, "3"), (2, "5")]
+
+
+def test_no_time_passes_for_a_program_while_its_values_are_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that waits to write uses no CPU, and would look as if the machine had starved it."""
+    read_s = 0.0
+
+    def accepts(_number: int, _text: str) -> bool:
+        nonlocal read_s
+        read_s += 1_000
+        return True
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + read_s, clock_gettime=time.clock_gettime)
+    monkeypatch.setattr(running, "time", clock)
+    slow = "def f(x):\n    for _ in range(10 ** 6 * x):\n        pass\n    return 'x' * 10_000"
+    assert run(slow, "0", "1", "2", "3", accepts=accepts).status == "ok"
 
 
 def test_a_validation_runs_on_all_inputs(run_briefly: Run) -> None:

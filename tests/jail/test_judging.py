@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from redqueen.jail import PROGRAMS, Call, Limits, Outcome, Sandbox, Script, judge
-from redqueen.jail.judging import printed, script_job, shared_sandbox
+from redqueen.jail.judging import printed, printed_job, script_job, shared_sandbox
 from tests.jail.conftest import AMPLE
 from tests.jail.reach import REACH
 from tests.jail.test_escapes import AIMED, OTHERWISE
@@ -75,6 +75,7 @@ DELETED = "class A:\n    def __del__(self):\n        print('gone')\na = A()\n"
         (DELETED + "print(1)", "1\ngone"),
         (DELETED + "def f():\n    return a\nprint(f() is a)", "True\ngone"),
         (DELETED + "import sys\nsys.exit()", "gone"),
+        (DELETED + "import sys\nsys.modules.clear()", "gone"),
     ],
 )
 def test_what_a_program_prints_at_its_end_is_printed(judged: Judge, program: str, text: str) -> None:
@@ -116,6 +117,85 @@ def test_what_becomes_of_a_program_that_fails(judged: Judge, program: str, test:
     outcome = judged(program, test)
     assert outcome.status == status
     assert detail in outcome.detail
+
+
+RECURSIVE = "def f(n):\n    return n if n == 0 else f(n - 1)\n"
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        lambda n: (RECURSIVE, Call("f", (n,), 0)),
+        lambda n: (RECURSIVE, f"assert f({n}) == 0"),
+        lambda n: (RECURSIVE + f"print(f({n}))", Script("", "0")),
+        lambda n: (RECURSIVE + f"import sys\nsys.setrecursionlimit(100)\nprint(f({n - 900}))", Script("", "0")),
+    ],
+    ids=["call", "assertion", "script", "limit"],
+)
+def test_a_program_may_go_as_deep_as_in_a_python_of_its_own(judged: Judge, test: Callable[[int], Any]) -> None:
+    # What `python3 program` manages, of every version.
+    assert judged(*test(998)).status == "ok"
+    deeper = judged(*test(999))
+    assert (deeper.status, "RecursionError" in deeper.detail) == ("error", True), deeper
+
+
+def test_the_recursion_limit_is_pythons(judged: Judge, jail: Sandbox) -> None:
+    program = (
+        "import sys\nprint(sys.getrecursionlimit())\nsys.setrecursionlimit(2**31 - 1)\nsys.setrecursionlimit(5000)\n"
+    )
+    printed = "1000\n5000\n"
+    assert judged(program + "print(sys.getrecursionlimit())", Script("", printed)).status == "ok"
+    # Several scripts in one process, each with the same levels.
+    (outcome,) = jail.run([printed_job(RECURSIVE + "print(f(int(input())))", ["998", "998", "998"])])
+    assert outcome.outputs == ("'0\\n'",) * 3
+    assert jail.run([printed_job(RECURSIVE + "print(f(int(input())))", ["999"])])[0].status == "error"
+
+
+ANNOTATED = """
+from __future__ import annotations
+import sys
+from dataclasses import dataclass
+from typing import ClassVar, Optional, get_type_hints
+@dataclass
+class Node:
+    made: ClassVar[int] = 0
+    value: int = 1
+    next: Optional[Node] = None
+def f(x):
+    known = get_type_hints(Node)["next"] == Optional[Node]
+    return str(Node(x)), known, sys.modules[__name__].Node is Node, __name__, sorted(vars(sys.modules[__name__]))[:2]
+"""
+
+
+def test_a_programs_names_are_found_by_its_module(judged: Judge) -> None:
+    value = ("Node(value=5, next=None)", True, True, "program", ["ANNOTATED", "ClassVar"])
+    program = "ANNOTATED = 1\n" + ANNOTATED.replace("from __future__ import annotations\n", "")
+    program = "from __future__ import annotations\n" + program
+    assert judged(program, Call("f", (5,), value)).status == "ok"
+    assert judged(ANNOTATED + "print(f(5)[:4])", Script("", f"{(*value[:3], '__main__')}")).status == "ok"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "sys.version_info[0] >= 3 and sys.version_info >= (3, 0) and sys.version_info.major == 3",
+        "tuple(sys.version_info) == (3, 11, 0, 'final', 0) and sys.version_info[:2] == (3, 11)",
+        "sys.hexversion == 0x030B00F0 and sys.version.startswith('3.11.0') and sys.version[0] == '3'",
+    ],
+)
+def test_a_program_finds_the_same_version_everywhere(judged: Judge, asked: str) -> None:
+    assert judged(f"import sys\nprint({asked})", Script("", "True")).status == "ok"
+
+
+def test_a_wrong_value_ends_the_program(judged: Judge) -> None:
+    # Whatever it would do then, and however much it would give.
+    endless = judged("def f(x):\n    while x:\n        pass\n    return 1", Call("f", (0,), 2), Call("f", (1,), 2))
+    assert (endless.status, endless.detail) == ("wrong", "test 0 gave 1")
+    flood = judged("def f(x):\n    return 'a' * x", *(Call("f", (1_000_000,), "b") for _ in range(200)))
+    assert (flood.status, len(flood.outputs)) == ("wrong", 1)
+    assert flood.detail.startswith("test 0 gave 'aaa")
+    late = judged(ADD, "assert add(1, 1) == 2", "assert add(1, 2) == 4", "assert add(1, 'a') == 0")
+    assert (late.status, late.outputs) == ("wrong", ("2", "3"))
 
 
 def test_a_program_that_does_not_end_is_a_timeout(judged: Judge) -> None:
@@ -169,6 +249,11 @@ def test_a_script_reads_its_input_in_every_usual_way(judged: Judge) -> None:
 def test_other_assertions_are_refused_with_the_reason(judged: Judge, test: str) -> None:
     with pytest.raises(ValueError, match="can be forged"):
         judged("def f(): return 1", test)
+
+
+def test_a_script_that_may_print_more_than_an_answer_holds_is_refused(judged: Judge) -> None:
+    with pytest.raises(ValueError, match="output_bytes must be at most 199,967,232 for a script"):
+        judged("print(2)", Script("1", "2"), limits=Limits(output_bytes=1 << 29))
 
 
 def test_no_test_and_a_sandbox_of_other_rules_are_refused(sandbox: Sandbox) -> None:

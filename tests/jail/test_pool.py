@@ -197,6 +197,22 @@ def test_a_zygote_that_dies_after_the_child_that_has_begun_is_replaced(monkeypat
         assert interpreters.zygotes["A"] is not dying
 
 
+def test_a_job_that_cannot_begin_is_its_own_threads_to_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpreters = Interpreters(GAME)
+    worker = Worker(interpreters)
+    with contextlib.closing(interpreters):
+        assert worker.run(ONE).status == "ok"
+
+        def fail(*_: object) -> None:
+            raise ValueError("no such request")
+
+        monkeypatch.setattr(worker, "_reference", fail)
+        # By the thread that gives the worker back, which has another job's outcome to return.
+        worker.begin(ONE, b"")
+        with pytest.raises(ValueError, match="no such request"):
+            worker.runs(ONE, b"")
+
+
 def test_a_child_that_has_begun_fails_its_own_zygote_alone() -> None:
     interpreters = Interpreters(GAME)
     worker = Worker(interpreters)

@@ -82,6 +82,18 @@ def test_harmless_programs_are_not_refused(run: Run, program: str) -> None:
     assert (outcome.status, outcome.outputs) == ("ok", ("1",)), outcome
 
 
+def test_names_in_annotations_are_the_programs(run: Run) -> None:
+    program = (
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        "from typing import ClassVar, get_type_hints\n"
+        "@dataclass\nclass A:\n    made: ClassVar[int] = 0\n    x: int = 1\n    next: A | None = None\n"
+        "def f(n):\n    return A(n).x, A(n).made, len(get_type_hints(A)), "
+        "A.__module__, repr(A), __name__, sorted(vars())"
+    )
+    outcome = run(program, "5", validate=True)
+    assert outcome.outputs == ("(5, 0, 3, 'program', \"<class 'program.A'>\", 'program', ['n'])",), outcome
+
+
 @pytest.mark.parametrize("text", ["x=1", "*[1]", "0) or (True", "__import__('os')", "(1"])
 def test_an_input_that_is_no_literal_is_malformed_and_starts_nothing(run: Run, text: str) -> None:
     outcome = run("def f(*a):\n    return 1", "1", text)
@@ -179,3 +191,26 @@ def test_a_sandbox_takes_a_profile_and_a_list_of_jobs(sandbox: Sandbox) -> None:
         sandbox.run(job)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"must be a Job\(program, inputs\), not a str"):
         sandbox.run(["def f(): return 1"])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"cpu_s": float("inf")}, "cpu_s must be at most 1,000,000,000"),
+        ({"wall_s": 1e300}, "wall_s must be at most"),
+        ({"wall_s": float("nan")}, "wall_s must be positive"),
+        ({"output_bytes": 1 << 31}, "output_bytes must be at most"),
+        ({"memory_mb": 1 << 44}, "memory_mb must be at most"),
+        ({"memory_mb": 512.0}, "memory_mb must be a whole number"),
+        ({"cpu_s": "1"}, "cpu_s must be a number, not a str"),
+    ],
+)
+def test_limits_that_no_request_can_hold_are_refused(limits: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Limits(**limits)
+
+
+def test_the_largest_limits_hold_nothing_up(sandbox: Sandbox) -> None:
+    most = Limits(cpu_s=1e9, wall_s=1e9, memory_mb=10**9, output_bytes=10**9, input_bytes=10**9)
+    job = Job("def f(x):\n    return len(x)", (repr("x" * 100_000),), limits=most, patient=True)
+    assert sandbox.run([job])[0].outputs == ("100000",)

@@ -85,6 +85,14 @@ def test_no_install_path_and_no_version_is_left(run: Run) -> None:
     assert [text for text in found if "/" in text or "3.1" in text] == []
 
 
+def test_the_jails_own_modules_show_no_path_either(run: Run) -> None:
+    # The program's module has taken the place of one of them.
+    body = "frame = sys._getframe()\nseen = []\nwhile frame:\n    seen.append(frame.f_globals.get('__file__'))\n"
+    outcome = run(reach(body + "    frame = frame.f_back\nreturn seen"))
+    assert outcome.status == "ok", outcome
+    assert set(parse_literal(outcome.outputs[0])) <= {None, ""}
+
+
 @linux
 def test_zygotes_go_first_when_memory_runs_out_and_show_no_number(sandbox: Sandbox) -> None:
     sandbox.run([Job("def f():\n    return list({'a'})", ("",), validate=True)])

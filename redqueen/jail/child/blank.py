@@ -12,7 +12,7 @@ import sys
 from _imp import _fix_co_filename  # type: ignore[attr-defined]
 from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 _PATHS = (
     "executable _base_executable prefix exec_prefix base_prefix base_exec_prefix _stdlib_dir _framework platlibdir "
@@ -21,13 +21,30 @@ _PATHS = (
 _MODULE_PATHS = ("__file__", "__cached__")
 
 
-def forget_installation() -> None:
-    """Blanks install paths and versions. Nothing can be imported from a file after this."""
+class VersionInfo(NamedTuple):
+    """What programs that may import `sys` find in `sys.version_info`, whatever Python runs them."""
+
+    major: int = 3
+    minor: int = 11
+    micro: int = 0
+    releaselevel: str = "final"
+    serial: int = 0
+
+
+def forget_installation(*, shows_version: bool) -> None:
+    """Blanks install paths and versions, or `shows_version` of one that is the same everywhere.
+
+    Nothing can be imported from a file after this.
+    """
     for name in _PATHS.split():
         if hasattr(sys, name):
             setattr(sys, name, "")
     sys.version_info = ()  # type: ignore[assignment]
     sys.hexversion = sys.api_version = 0
+    if shows_version:
+        sys.version_info = VersionInfo()  # type: ignore[assignment]
+        sys.version = "3.11.0"
+        sys.hexversion = 0x030B00F0
     sys.implementation = SimpleNamespace(name="cpython")  # type: ignore[assignment]
     sys.path.clear()
     sys.path_importer_cache.clear()

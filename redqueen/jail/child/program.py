@@ -11,7 +11,7 @@ import builtins
 import io
 import sys
 from collections.abc import Callable, Iterable
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
 from attributes import hidden_module
@@ -146,12 +146,24 @@ def start(rules: Rules, code: CodeType) -> Any:
     """Executes a program's top level. Returns its entry function."""
     sys.stdout = sys.stderr = SINK
     sys.stdin = rules.stdin
-    names: dict[str, Any] = {"__name__": "program", "__builtins__": rules.builtins}
+    names = names_of("program", rules.builtins)
     builtins.exec(code, names)
     function = names.get(rules.entry)
     if not callable(function):
         raise MalformedError(f"no top-level function {rules.entry}")
     return function
+
+
+def names_of(module: str, visible: dict[str, Any]) -> dict[str, Any]:
+    """Returns the names of a new module, for a program to fill. `visible` are the builtins that it sees.
+
+    It takes the place of the jail's own module of that name: `dataclasses` and `typing` look names up by a module's.
+    """
+    made = sys.modules[module] = ModuleType(module)
+    names = vars(made)
+    names.clear()
+    names.update(__name__=module, __builtins__=visible)
+    return names
 
 
 def withholds(code: CodeType, withheld: frozenset[str]) -> bool:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import gc
 import sys
-from types import FunctionType
+from types import ClassMethodDescriptorType, DynamicClassAttribute, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
+from program import names_of
 from standard_streams import OutputError, Printed, StandardStreams
 from values import unpack
 
@@ -22,6 +23,21 @@ LONG = 1 << 63
 """An exit code from here on, in either direction, is what C makes of -1."""
 LOADED: list[dict[str, Any]] = []
 """The names of the program whose values are asked for; one process belongs to one program."""
+_OF_THE_CLASS = (
+    *(staticmethod, classmethod),
+    # Members of an Enum on Python 3.11.
+    DynamicClassAttribute,
+    # Those of built-in classes: `str.upper("a")` has its object as an argument.
+    *(MethodDescriptorType, ClassMethodDescriptorType, WrapperDescriptorType),
+)
+"""Attributes that are looked up on the class, though they can bind to an object."""
+_CALL = compile("function(*arguments)", "<test>", "eval", dont_inherit=True)
+_OWN_DEPTH = 6 if sys.version_info >= (3, 12) else 7
+"""The jail's frames below a program's first one. Python 3.11 also counts the call of `exec` or `eval`."""
+_DEEPEST = (1 << 31) - 1
+"""The largest limit that Python takes."""
+_get_limit = sys.getrecursionlimit
+_set_limit = sys.setrecursionlimit
 
 
 def run_value(visible: dict[str, Any], source: str, asked: str, arguments: bytes | None) -> Any:
@@ -31,12 +47,26 @@ def run_value(visible: dict[str, Any], source: str, asked: str, arguments: bytes
     """
     if not LOADED:
         sys.set_int_max_str_digits(0)
-        names: dict[str, Any] = {"__builtins__": visible, "__name__": "program"}
-        execute(source, names)
+        hide_depth(_OWN_DEPTH)
+        names = names_of("program", visible)
+        exec(compile(source, "<program>", "exec", dont_inherit=True), names)
         LOADED.append(names)
     if arguments is None:
         return eval(compile(asked, "<test>", "eval", dont_inherit=True), LOADED[0])
-    return function_of(asked, visible)(*unpack(arguments))
+    # As deep as an expression, so that both have the same levels left.
+    return eval(_CALL, {"function": function_of(asked, visible), "arguments": unpack(arguments)})
+
+
+def hide_depth(own: int) -> None:
+    """Gives a program the levels of calls of a Python of its own, above those of the jail, and the limit that it sets.
+
+    Does nothing the second time.
+    """
+    if sys.getrecursionlimit is not _get_limit:
+        return
+    _set_limit(_get_limit() + own)
+    sys.getrecursionlimit = lambda: _get_limit() - own
+    sys.setrecursionlimit = lambda limit, /: _set_limit(min(limit + own, _DEEPEST))
 
 
 def function_of(path: str, visible: dict[str, Any]) -> Any:
@@ -46,10 +76,20 @@ def function_of(path: str, visible: dict[str, Any]) -> Any:
     if found is None:
         raise NameError(first)
     for name in rest:
-        if isinstance(found, type) and any(type(vars(base).get(name)) is FunctionType for base in found.__mro__):
+        if isinstance(found, type) and is_of_objects(found, name):
             found = found()
         found = getattr(found, name)
     return found
+
+
+def is_of_objects(kind: type, name: str) -> bool:
+    """Returns whether an attribute belongs to the objects of a class: a method, however decorated, or one of theirs."""
+    for base in kind.__mro__:
+        if name in vars(base):
+            found = vars(base)[name]
+            return hasattr(type(found), "__get__") and not isinstance(found, _OF_THE_CLASS)
+    # Made by `__init__`, unless the class of the class has it.
+    return not hasattr(kind, name)
 
 
 def run_script(visible: dict[str, Any], source: str, text: str, most: int) -> tuple[str, str, int]:
@@ -59,15 +99,16 @@ def run_script(visible: dict[str, Any], source: str, text: str, most: int) -> tu
     """
     # Python itself had no such limit before 3.11, and the limit of CPU time bounds what long ints cost.
     sys.set_int_max_str_digits(0)
+    hide_depth(_OWN_DEPTH)
     out = Printed(most)
     errors = Printed(MOST_ERRORS, drops=True)
     streams = StandardStreams(text, out, errors)
     streams.install()
-    names: dict[str, Any] = {"__builtins__": visible, "__name__": "__main__"}
+    names = names_of("__main__", visible)
     names |= {"open": streams.open, "exit": sys.exit, "quit": sys.exit}
     code = 0
     try:
-        execute(source, names)
+        exec(compile(source, "<program>", "exec", dont_inherit=True), names)
     except SystemExit as leaving:
         code = exit_code(leaving.code, errors)
     except MemoryError:
@@ -80,6 +121,7 @@ def run_script(visible: dict[str, Any], source: str, text: str, most: int) -> tu
         # An interpreter lets its objects go at its end, and what they print then is printed. Functions and the names
         # that they see hold each other.
         del names
+        sys.modules.pop("__main__", None)
         gc.collect()
     try:
         streams.end()
@@ -94,15 +136,11 @@ def run_script(visible: dict[str, Any], source: str, text: str, most: int) -> tu
 
 def run_printed(visible: dict[str, Any], source: str, text: str, most: int) -> str:
     """Runs a program on a standard input and returns what it printed. It fails as the program did."""
+    hide_depth(_OWN_DEPTH + 1)
     out, errors, code = run_script(visible, source, text, most)
     if code:
         raise type((errors.strip().splitlines() or ["ScriptError"])[-1].partition(":")[0], (Exception,), {})
     return out
-
-
-def execute(source: str, names: dict[str, Any]) -> None:
-    """Executes a text in a namespace."""
-    exec(compile(source, "<program>", "exec", dont_inherit=True), names)
 
 
 def exit_code(said: object, errors: Printed) -> int:
