@@ -266,7 +266,7 @@ def _same_group(wanted: Group, answer: str) -> bool:
     point = wanted.opening + wanted.closing == "()" and not any(_INFINITE in item for item in wanted.items)
     if not (point and given.opening == "") and (wanted.opening, wanted.closing) != (given.opening, given.closing):
         return False
-    return all(map(_same, wanted.items, _in_order(given.items)))
+    return all(map(_same, _in_order(wanted.items), _in_order(given.items)))
 
 
 def _in_order(items: Sequence[str]) -> Sequence[str]:

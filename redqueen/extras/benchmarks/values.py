@@ -189,7 +189,9 @@ def equal(reference: str, answer: str) -> bool:
         return True
     # 5 dozen are 60, and 5 as well where dozens are asked for.
     for count, number in _COUNTS.items():
-        if answer_unit.name.startswith(count) and _equal_values(reference, f"({answer_value}) \\cdot {number}"):
+        counted = f"({answer_value}) \\cdot {number}"
+        # Not the hundredths.
+        if re.match(rf"{count}s?\b", answer_unit.name) and _equal_values(reference, counted):
             return True
     return answer_unit.name != "" and _equal_values(reference, in_letters(answer))
 
