@@ -78,7 +78,7 @@ def plant_seeds(play: SelfPlay, share: float = 0.0, *, students_alone: bool = Fa
     tested: list[Task] = []
     for language in languages(game.kinds):
         tasks, held_out = _seed_programs(play, language, 0.0 if own is None else share)
-        programs += len(tasks)
+        programs += len(set(map(fingerprint_of, tasks)))
         for task in tasks:
             for kind in game.kinds:
                 posed = task_on(task, kind, planted_by(play.seed, task, kind), game.min_inputs)

@@ -25,6 +25,8 @@ from redqueen.tasks.programs.tagged import CLOSE, last_answer
 _STOP = (CLOSE,)
 _FORMAT = "Think first, between <think> and </think>. Then give the result between <answer> and </answer>, as {what}."
 _NEEDED = re.compile(r"```(\w+)")
+_PROGRAM = re.compile(r"^[ \t]*(?:async +)?(?:def|class) +\w+ *[(:\[]|\binput *\(|\bstdin\b|\bopen\(0\b", re.MULTILINE)
+"""What a program that tests can judge has, and an example of its use has not: it defines something, or reads input."""
 
 
 class ChatPrompts:
@@ -75,7 +77,10 @@ class ChatPrompts:
         if name == "python":
             # Blocks beside the program show how it is used.
             own = [block for block in blocks if block.name not in _OTHERS]
-            return chosen(own, [name for name in [wanted.language.words.function.strip("`")] if name])
+            names = [name for name in [wanted.language.words.function.strip("`")] if name]
+            if not names:
+                own = [block for block in own if _PROGRAM.search(block.body)] or own
+            return chosen(own, names)
         named = _named(_bodies(blocks), [name])
         answers = list(dict.fromkeys(body for each, body in named if each == name))
         if not answers and len(named) == 1 and named[0][0] not in _OTHERS:

@@ -44,6 +44,7 @@ from redqueen.evals.registry import check_benchmarks
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.method.reward_probe import check_advantage, check_rewards
 from redqueen.method.seeds import is_reserved, seeds_of
+from redqueen.method.task_bank import fingerprint_of
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import PromptLengths, Verifier
 from redqueen.run.recording.environment import environment, session
@@ -347,7 +348,7 @@ def _begin(trainer: Trainer, listener: Listener) -> None:
     listener.note(f"checking {what} in the sandbox ({trainer.self_play.verifier.tier} isolation) ...")
     planted = trainer.begin(None if source is None else fixed_tasks(Path(source)), listener.progress)
     if planted.held_out:
-        held_out = {task.program for task in planted.held_out}
+        held_out = set(map(fingerprint_of, planted.held_out))
         listener.note(
             f"{len(held_out)} of your {len(held_out) + planted.programs} programs are held out, similar ones together: "
             f"students are tested on them ({len(planted.held_out)} tasks), and nothing is trained on them (evals.own)"

@@ -65,6 +65,17 @@ def test_a_written_proposal_reads_back_as_its_task(
         assert len(draft.inputs) >= (GameConfig().min_inputs if kind == "code_f" else 1)
 
 
+def test_a_message_of_several_lines_is_one_comment_of_a_completion(completion: CompletionPrompts) -> None:
+    task = replace(START, message="First line.\n\nSecond line:  add one.")
+    message = "First line. Second line: add one."
+    draft = completion.read_proposal("code_f", completion.write_proposal(task), task)
+    assert isinstance(draft, Draft)
+    assert (draft.message, draft.inputs) == (message, tuple(pair.input for pair in task.pairs[:5]))
+    asked = completion.attempt(task, ()).text
+    assert f"# {message}\n" in asked
+    assert all(line.startswith("# ") for line in asked.splitlines())
+
+
 @pytest.mark.parametrize("kind", NAMES)
 def test_a_written_attempt_reads_back_as_the_recorded_answer(
     form: Prompts, kind: Kind, seed_tasks: dict[Kind, list[Task]]

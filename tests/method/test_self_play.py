@@ -100,6 +100,9 @@ def test_seeds_of_ones_own_are_checked_before_the_run(verifier: LocalVerifier, t
     file.write_text("# twice\ndef f(x):\n    return [x, x]\nf(1)\n\n# the first\ndef f(x):\n    return x[0]\nf('ab')\n")
     play = self_play("a", verifier, seeds=str(file))
     assert plant_seeds(play).programs == 2
+    again = tmp_path / "again.txt"
+    again.write_text(file.read_text() + "\n# the first again\ndef f(x):\n    return x[0]\nf('cd')\n")
+    assert plant_seeds(self_play("a", verifier, seeds=str(again))).programs == 2
     assert [entry.task.pairs[0].output for entry in play.task_bank.entries()] == ["[1, 1]", "'a'"]
     file.write_text(file.read_text().replace("'ab'", "''"))
     with pytest.raises(SeedError, match=r"1 of 2 programs of .* give no outputs in the sandbox, first '# the first'"):

@@ -14,7 +14,7 @@ from redqueen.records import Draft, Pair, Prompt, Proposal, Task, Verdict
 from redqueen.tasks.kinds.abduction import Abduction
 from redqueen.tasks.kinds.deduction import Deduction
 from redqueen.tasks.kinds.induction import Induction
-from redqueen.tasks.kinds.kind import BLOCK, LINE, Answer, InputCounts, Question, QuestionError, TaskKind, Trial, fence
+from redqueen.tasks.kinds.kind import LINE, Answer, InputCounts, Question, QuestionError, TaskKind, Trial, fence
 
 SHOWN = 2
 """The databases that a student sees who writes a query."""
@@ -143,10 +143,6 @@ class SqlInduction(SqlTask, Induction):
     def write_proposal(self, task: Task, counts: InputCounts) -> str:
         # More databases are drawn. Those that teachers write would only lengthen the text.
         return super().write_proposal(replace(task, pairs=task.pairs[: max(SHOWN, counts.least)]), counts)
-
-    def question(self, task: Task) -> Prompt:
-        lines = [task.message, *(SQL.equation(pair.input, pair.output) for pair in self.shown(task))]
-        return Prompt("".join(f"{SQL.comment(line)}\n" for line in lines), BLOCK, SQL.prefix)
 
     def read_question(self, lines: Sequence[str]) -> Question | None:
         question = super().read_question(lines)

@@ -88,7 +88,7 @@ class Induction(TaskKind):
         return Draft(_given(start).program, inputs, message)
 
     def write_proposal(self, task: Task, counts: InputCounts) -> str:
-        message = self.language.comment(task.message)
+        message = self.language.comment(_in_a_line(task.message))
         return super().write_proposal(replace(task, program=message), counts)
 
     def worked_proposal(self, task: Task, counts: InputCounts) -> str:
@@ -98,7 +98,8 @@ class Induction(TaskKind):
         return holds_code(task.message, task.program)
 
     def question(self, task: Task) -> Prompt:
-        lines = [task.message, *(self.language.equation(pair.input, pair.output) for pair in task.shown)]
+        examples = [self.language.equation(pair.input, pair.output) for pair in self.shown(task)]
+        lines = [_in_a_line(task.message), *examples]
         return Prompt("".join(f"{self.language.comment(line)}\n" for line in lines), BLOCK, self.language.prefix)
 
     def write_answer(self, task: Task) -> str:
@@ -183,6 +184,11 @@ class Induction(TaskKind):
             )
         message = " ".join(line.lstrip(mark).strip() for line in lines if line.startswith(mark))
         return Question(kind=self.name, program="", pairs=tuple(pairs), message=message or NO_MESSAGE)
+
+
+def _in_a_line(message: str) -> str:
+    """Returns a message as completion prompts have it, where it is one comment. In a chat it may have more lines."""
+    return " ".join(message.split())
 
 
 def _given(start: Task | None) -> Task:

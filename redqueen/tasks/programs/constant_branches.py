@@ -32,7 +32,7 @@ class Branches(ast.NodeTransformer):
         for name in ("body", "orelse", "finalbody"):
             block = getattr(node, name, None)
             if isinstance(block, list):
-                setattr(node, name, self._block(block, required=name == "body"))
+                setattr(node, name, self._block(block, required=is_required(node, name)))
         return node
 
     def visit_FunctionDef(self, node: _Function) -> ast.AST:
@@ -129,6 +129,11 @@ class Branches(ast.NodeTransformer):
         if len(kept) < len(statements) or (statements and type(kept[0]) is not type(statements[0])):
             self.changed = True
         return kept
+
+
+def is_required(node: ast.AST, name: str) -> bool:
+    """Whether the grammar asks for a statement in the block of a statement that has this name."""
+    return name == "body" or (name == "finalbody" and not getattr(node, "handlers", None))
 
 
 class _Scope:

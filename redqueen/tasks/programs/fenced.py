@@ -70,6 +70,8 @@ class Blocks:
         self._text = text
         self._endless: dict[str, int] = {}
         """How many marks had a fence that nothing closes up to the end of the text: longer ones need no search."""
+        self._cut: dict[tuple[str, bool], set[tuple[int, str]]] = {}
+        """Where blocks that were cut back had read on, by what decides where a block ends: `_Reader.cut`."""
 
     def after(self, at: int, until: int | None = None) -> Fenced | None:
         """Returns the first block from `at` on that opens before `until`; `at` counts as the beginning of a line."""
@@ -87,7 +89,8 @@ class Blocks:
         mark = opening.mark
         if len(mark) >= self._endless.get(mark[0], len(mark) + 1):
             end = len(self._text)
-        block = _Reader(self._text, opening).block(end)
+        cut = self._cut.setdefault((mark, opening.quoted), set())
+        block = _Reader(self._text, opening, cut).block(end)
         if not block.closed and block.end == len(self._text):
             self._endless[mark[0]] = len(mark)
         return block
@@ -172,6 +175,11 @@ class _Reader:
 
     text: str
     opening: _Opening
+    cut: set[tuple[int, str]]
+    """Where lines begin from which nothing closes such a block, each with the quotes of the string that it begins in.
+    Without that, a text that repeats a fence in a comment would be read to its end once for each of them."""
+    read: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    """The lines read since a fence was passed, as in `cut`."""
     lines: list[str] = field(default_factory=list[str])
     quote: str = ""
     """The three quotes of the string that the next line begins in."""
@@ -183,6 +191,10 @@ class _Reader:
         """Returns the block whose first line ends at `end`."""
         while end < len(self.text):
             start = end + 1
+            if self.passed is not None:
+                if (start, self.quote) in self.cut:
+                    return self._unfinished(start)
+                self.read.append((start, self.quote))
             end = _line_end(self.text, start)
             line = self._line(start, end)
             fence = self._fence(line)
@@ -231,6 +243,7 @@ class _Reader:
     def _unfinished(self, end: int) -> Fenced:
         """Returns a block without a closing fence, or up to one that no string or comment is around after all."""
         if self.passed is not None:
+            self.cut.update(self.read)
             return self._closed(*self.passed)
         return self._made(self.lines, end, closed=False)
 

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from redqueen.tasks.programs import parse, room_for_depth, text_of
-from redqueen.tasks.programs.constant_branches import Branches
+from redqueen.tasks.programs.constant_branches import Branches, is_required
 from redqueen.tasks.programs.normal_form import ENTRY, without_remarks
 
 # Takes out of a tree what nothing uses: functions, classes, imports, and constants assigned to names never read.
@@ -85,9 +85,8 @@ class Unused(ast.NodeTransformer):
             for name in ("body", "orelse", "finalbody"):
                 block = getattr(node, name, None)
                 if isinstance(block, list):
-                    setattr(
-                        node, name, self._block(block, required=name == "body" and not isinstance(node, ast.Module))
-                    )
+                    required = is_required(node, name) and not isinstance(node, ast.Module)
+                    setattr(node, name, self._block(block, required=required))
         return super().generic_visit(node)
 
     def _block(self, statements: list[ast.stmt], *, required: bool) -> list[ast.stmt]:

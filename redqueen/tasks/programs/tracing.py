@@ -184,9 +184,8 @@ class _Renamed(ast.NodeTransformer):
 
 def _spelled(target: ast.expr) -> str:
     """Returns the text of what is assigned to: `i, c` and not `(i, c)`."""
-    if isinstance(target, ast.Tuple):
-        return ", ".join(map(_spelled, target.elts))
-    return ast.unparse(target)
+    text = ast.unparse(target)
+    return text[1:-1] if isinstance(target, ast.Tuple) and target.elts else text
 
 
 def _note_call(number: int, value: ast.expr) -> ast.expr:

@@ -6,6 +6,7 @@ program, and what it gives is what the tests expect.
 
 from __future__ import annotations
 
+import ast
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,7 +32,7 @@ from redqueen.tasks.kinds.kind import (
 from redqueen.tasks.kinds.work import Workings
 from redqueen.tasks.programs.fenced import defines
 from redqueen.tasks.programs.normal_form import normalise
-from redqueen.tasks.tested.tests import cases, defined, is_plain, shown, spelled, stdin_of
+from redqueen.tasks.tested.tests import cases, defined, expression, is_plain, shown, spelled, stdin_of
 
 MOST_SHOWN = 3
 """Tests that a student sees, at most half of them; it is judged on all."""
@@ -234,9 +235,27 @@ def _compact(program: str) -> str:
 
 
 def _opening(task: Task) -> str:
-    """Returns the beginning of an answer, if it is clear: the definition of what is called."""
-    names = defined([pair.input for pair in task.pairs])
+    """Returns the beginning of an answer, if it is clear: the definition of what the tests use."""
+    inputs = [pair.input for pair in task.pairs]
+    names = defined(inputs)
     if len(names) != 1:
         return ""
-    opening = f"class {names[0]}" if f"{names[0]}()." in task.pairs[0].input else f"def {names[0]}("
+    # What may be either contradicts nothing.
+    openings = {_definition(names[0], given) for given in inputs} - {""}
+    opening = openings.pop() if len(openings) == 1 else ""
     return opening if not task.program or _compact(task.program).startswith(opening) else ""
+
+
+def _definition(name: str, given: str) -> str:
+    """Returns how the definition of a name begins as far as its use tells; "" if it may be a function or a class."""
+    asked = expression(given)
+    nodes = list(ast.walk(asked))
+    functions = [(node, node.func) for node in nodes if isinstance(node, ast.Call)]
+    calls = [call for call, function in functions if isinstance(function, ast.Name) and function.id == name]
+    is_object = any(isinstance(node, ast.Attribute) and node.value in calls for node in nodes)
+    # In `len(NAME(1))` only a capital tells a class, and in `NAME(1).upper()` a small letter tells nothing: texts have
+    # methods too.
+    is_capital = name[0].isupper()
+    if is_object and is_capital:
+        return f"class {name}"
+    return f"def {name}(" if asked in calls or (calls and not is_object and not is_capital) else ""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.tasks.programs.fenced import dedented, fenced_blocks
+from redqueen.tasks.programs.fenced import Blocks, Fenced, dedented, fenced_blocks
 from tests.linear import LENGTH, LIMIT_S, cpu_seconds
 
 F = "```"
@@ -80,6 +80,18 @@ def test_a_program_loses_the_indentation_of_its_first_line() -> None:
     assert dedented("def f():\n    x") == "def f():\n    x"
 
 
+def test_a_block_is_read_alike_twice_and_after_one_that_was_cut_back() -> None:
+    text = f'{F}py\n# {F}py\n# {F}py\n"""\n{F}py\n"""\nx\n'
+    blocks = Blocks(text)
+    first = blocks.after(0)
+    assert first is not None
+    second = blocks.after(first.end)
+    assert (first.body, second and second.body) == ("# ", '"""')
+    assert (blocks.after(0), blocks.after(first.end)) == (first, second)
+    whole = Blocks(f"{text}{F}")
+    assert whole.after(0) == whole.after(0) == Fenced("py", text[6:-1], 0, len(text) + 3, closed=True)
+
+
 PIECES = st.sampled_from(
     ["```", "~~~", "````", "python", '"""', "'''", "#", "\n", " ", "x", ">", "- ", "<answer>", "'"]
 )
@@ -105,6 +117,9 @@ def test_blocks_of_any_text_follow_each_other(text: str) -> None:
         " ",
         "\n",
         "```a\n#```\n",
+        "# ```a\n",
+        "# ```a\n# x\n# ```\n",
+        '# """\n"""\n```a\n',
         "- ",
         "> ",
         '"',
@@ -114,3 +129,5 @@ def test_blocks_of_any_text_follow_each_other(text: str) -> None:
 def test_reading_blocks_takes_time_in_proportion_to_the_text(unit: str) -> None:
     text = "```python\n" + unit * (LENGTH // len(unit))
     assert cpu_seconds(lambda: list(fenced_blocks(text))) < LIMIT_S
+    # A fence with a name ends a block as the text's end does.
+    assert cpu_seconds(lambda: list(fenced_blocks(f"{text}\n```python\n"))) < LIMIT_S

@@ -88,6 +88,8 @@ def test_no_seed_has_code_that_never_runs() -> None:
 
 BOTH_RETURN = "def f(x):\n    if x:\n        return 1\n    else:\n        return 2"
 ENDLESS = "def f(x):\n    while True:\n        x += 1\n        if x > 9:\n            return x"
+TRY = "def f(x):\n    try:\n        x += 1\n    finally:"
+HANDLED = "def f(x):\n    try:\n        x += 1\n    except E:\n        x = 0"
 LOOP = "def f(x):\n    for i in x:\n        continue"
 
 
@@ -102,10 +104,14 @@ LOOP = "def f(x):\n    for i in x:\n        continue"
         ("def f(x):\n    return x\nif __name__ == '__main__':\n    print(f(1))", "def f(x):\n    return x"),
         ("def g(x):\n    return h(x)\ndef h(x):\n    return g(x)\ndef f(x):\n    return x", "def f(x):\n    return x"),
         ("def f(x):\n    '''Says it.'''", "def f(x):\n    pass"),
+        (f"{TRY}\n        'Done.'", f"{TRY}\n        pass"),
+        (f"{TRY}\n        y = 1", f"{TRY}\n        pass"),
+        (f"{TRY}\n        if 0:\n            x = g(x)", f"{TRY}\n        pass"),
+        ("def f(x):\n    try:\n        x += 1\n    except E:\n        x = 0\n    finally:\n        pass", HANDLED),
     ],
 )
 def test_what_is_taken_out(program: str, left: str) -> None:
-    assert reached(program) == left
+    assert reached(program) == reached(left) == left
 
 
 @pytest.mark.parametrize(

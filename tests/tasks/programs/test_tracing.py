@@ -91,6 +91,28 @@ def test_statements_are_lines_in_the_order_in_which_they_run(verifier: LocalVeri
     ]
 
 
+def test_what_is_taken_apart_keeps_its_form(verifier: LocalVerifier) -> None:
+    program = """
+        def f(pairs):
+            x, = [5]
+            a, (b, c) = 1, pairs[0]
+            () = []
+            for i, (d, e) in enumerate(pairs):
+                pass
+            for j, in [[7]]:
+                pass
+            return x
+    """
+    assert work(verifier, program, "[(2, 3)]") == [
+        "x, = [5]",
+        "a, (b, c) = (1, [(2, 3)][0]) -> (1, (2, 3))",
+        "() = []",
+        "i, (d, e) = (0, (2, 3))",
+        "j, = (7,)",
+        "return -> 5",
+    ]
+
+
 def test_adding_to_a_list_changes_it_in_place(verifier: LocalVerifier) -> None:
     program = """
         def f(xs):

@@ -130,6 +130,47 @@ def test_the_golden_prompts() -> None:
     assert "```input\n1 2\n```\n\n```output\n3\n```" in chat.attempt(SCRIPT, ()).text
 
 
+@pytest.mark.parametrize(
+    ("inputs", "prefix"),
+    [
+        (["add(1, 2)", "sorted(add(2, 3))", "add(3, 4)[0]"], "def add("),
+        (["Find_Max([1])", "len(Find_Max([2]))"], "def Find_Max("),
+        (["round(half(3), 1)", "half(1) + half(2)"], "def half("),
+        (["Solution().add(1, 2)", "Solution().add(3, 4)"], "class Solution"),
+        (["Point(1, 2).norm()", "len(Point(1, 2))"], "class Point"),
+        (["len([Point(1, 2).x])", "Point(3, 4).y"], "class Point"),
+        (["len(Stack([1]))", "Stack([1, 2])[0]"], ""),
+        (["initials('a b').upper()", "initials('c').upper()"], ""),
+        (["Money(3)", "Money(3).cents"], ""),
+        (["PRIMES[:3]", "PRIMES[0]"], ""),
+        (["Shapes.area(1)", "Shapes.area(2)"], ""),
+        (["sorted([2, 1], key=order)", "max([2, 1], key=order)"], ""),
+        (["add(1)", "sub(1)"], ""),
+    ],
+)
+def test_an_answer_begins_with_a_definition_where_the_tests_leave_no_other(inputs: list[str], prefix: str) -> None:
+    posed = task("", *((given, "1") for given in inputs))
+    assert prompts("completion", GameConfig()).attempt(posed, ()).prefix == prefix
+
+
+@pytest.mark.parametrize(
+    ("blocks", "answer"),
+    [
+        ([ADD.program, "print(add(1, 2))"], ADD.program),
+        ([ADD.program, "x = add(1, 2)\nassert x == 3"], ADD.program),
+        (["class A:\n    x = 1", "print(A().x)"], "class A:\n    x = 1"),
+        ([SCRIPT.program, "print(1 + 2)"], SCRIPT.program),
+        (["def main():\n    print(3)", SCRIPT.program], SCRIPT.program),
+        (["import sys\nprint(sys.stdin.read())", "print('1 2')"], "import sys\nprint(sys.stdin.read())"),
+        (["print(1)", "print(2)"], "print(2)"),
+        (["add = max", "print(add(1, 2))"], "print(add(1, 2))"),
+    ],
+)
+def test_a_chat_answer_is_the_program_and_not_an_example_of_its_use(blocks: list[str], answer: str) -> None:
+    text = "\nUsage:\n".join(f"```python\n{block}\n```" for block in blocks)
+    assert prompts("chat", GameConfig()).read_attempt("code_t", f"<answer>\n{text}\n</answer>") == answer
+
+
 def test_work_is_the_program_and_a_shown_test_checked_below_it(verifier: LocalVerifier) -> None:
     double = task("def f(n):\n    return 2 * n", ("f(4)", "8"), ("f(1)", "2"))
     work = prompts("work", GameConfig())
