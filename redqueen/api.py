@@ -133,7 +133,7 @@ class Run:
         parts needs `load_plugins`, which imports the modules that its config.json names.
         Raises UserError as `train` does, KeyboardInterrupt if the run was stopped.
         """
-        # Who knows `Run.train(...)` writes `Run.resume(PATH)`.
+        # People who know `Run.train(...)` also write `Run.resume(PATH)`.
         if not isinstance(cast("object", self), Run):
             raise UserError(f"resume is asked of a run: redqueen.Run({str(self)!r}).resume()")
         set_library_defaults()

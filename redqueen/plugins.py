@@ -111,7 +111,8 @@ benchmark = _register("benchmark")
 def kind(task_kind: T) -> T:
     """Registers a kind of task under its own `name` (`redqueen.tasks.kinds`). Raises PluginError if it is taken."""
     # The module of an instance is that of its class, which two plugins may share: the caller's counts.
-    module = sys._getframe(1).f_globals["__name__"]  # pyright: ignore[reportPrivateUsage]
+    names = sys._getframe(1).f_globals  # pyright: ignore[reportPrivateUsage]
+    module = names.get("__name__", type(task_kind).__module__)
     _add("kind", task_kind.name, task_kind, module)  # pyright: ignore[reportAttributeAccessIssue]
     return task_kind
 

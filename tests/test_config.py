@@ -118,7 +118,10 @@ def test_settings_of_a_script_keep_all_their_digits() -> None:
         ("game.kinds=none", "game.kinds: none is no value of this setting"),
         ("game.kinds=", "game.kinds is empty: name at least one of code_o, code_i, "),
         ("model.targets=", "model.targets is empty: name at least one$"),
-        ("run.steps=99999999999999999999999", "run.steps: 9{23} is more than 1,000,000,000, the most that a setting"),
+        (
+            "run.steps=99999999999999999999999",
+            "run.steps: 9{23} is more than 1,000,000,000,000,000, the most that a setting",
+        ),
         ("game.proposals=1000000001", "game.proposals: 1000000001 is more than 1,000,000,000"),
         ("game.seed_lines=1000000001", "game.seed_lines: 1000000001 is more than 1,000,000,000"),
     ],

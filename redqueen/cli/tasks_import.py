@@ -75,7 +75,9 @@ def import_tasks(file: Path, out: Path | None, *, unsafe: bool) -> tuple[OwnTask
     if not seeds and out.suffix != ".jsonl":
         raise UserError(f"{out}: tasks of the kind {own.tasks[0].kind} need a name that ends in .jsonl")
     if seeds and is_rows(out):
-        raise UserError(f"{out}: programs with inputs become a file of seeds, which is text: give it a name in .txt")
+        # After minutes of work, and with a name that is right for other forms.
+        out = out.with_suffix(".txt")
+        console.print(f"programs with inputs become a file of seeds, which is text: it is {out}")
     try:
         write_text(out, _seed_file(own.tasks) if seeds else _tasks_file(own.tasks))
     except OSError as error:

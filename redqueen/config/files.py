@@ -65,10 +65,12 @@ def _yaml(file: Path, text: str) -> Any:
             node = super().compose_mapping_node(anchor)
             written: set[Any] = set()
             for key in [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]:
-                if key.value in written:
+                if (key.tag, key.value) in written:
                     problem = f"'{key.value}' is written twice: write it once"
                     raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
-                written.add(key.value)
+                # Several mappings may be merged into one.
+                if key.tag != "tag:yaml.org,2002:merge":
+                    written.add((key.tag, key.value))
             return node
 
     try:

@@ -20,8 +20,8 @@ ANY_PART = "any part"
 """The key of the validation context that says whether names of parts that are not registered are taken."""
 
 
-MOST = 10**9
-"""The most that a setting counts: more steps, tokens or processes are a slip of the hand, and would hang or fail."""
+MOST = 10**15
+"""The most that a setting counts: more is a slip of the hand, and no archive holds the number."""
 
 
 class Section(BaseModel):
@@ -204,7 +204,8 @@ def unknown_key(name: str, valid: Iterable[str]) -> str:
     alike = max(difflib.SequenceMatcher(None, *pair).ratio() for pair in pairs)
     # A word that is a part of the key may be much shorter than it, and the key may be the initials of several.
     words = field.split("_")
-    shared = field in near or set(words) & set(near_field.split("_")) or near_field == "".join(w[:1] for w in words)
+    shared = field in near or near_field in field or near_field == "".join(word[:1] for word in words)
+    shared = shared or set(words) & set(near_field.split("_"))
     if alike < _ALIKE and not shared:
         return f"unknown key '{name}', and none is like it: redqueen keys lists them all."
     return f"unknown key '{name}': did you mean '{near}'?"
@@ -218,6 +219,7 @@ def nearest_key(name: str, valid: Iterable[str]) -> str:
     # is compared letter by letter, which would find `model.rank` for either.
     equal = [key for key in candidates if key.rpartition(".")[2] == field]
     named = [key for key in candidates if key == f"{name}.name"]
+    begun = [key for key in candidates if key.rpartition(".")[2].startswith(field)]
 
     # The right field in a wrong section counts as much as a similar name: `league.gamma` suggests `evolution.gamma`.
     def likeness(key: str) -> tuple[float, float]:
@@ -227,7 +229,7 @@ def nearest_key(name: str, valid: Iterable[str]) -> str:
         last = difflib.SequenceMatcher(None, key_field, field).ratio()
         return max(whole, last), whole
 
-    return max(equal or named or candidates, key=likeness)
+    return max(equal or named or begun or candidates, key=likeness)
 
 
 def parse_value(text: str, current: object) -> object:

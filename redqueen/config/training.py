@@ -183,9 +183,9 @@ class LearningConfig(Section):
 class SandboxConfig(Section):
     """The limits of a program in the sandbox."""
 
-    cpu_s: float = Field(default=1.0, gt=0)
+    cpu_s: float = Field(default=1.0, gt=0, le=1e9)
     """CPU seconds for one program."""
-    wall_s: float = Field(default=4.0, gt=0)
+    wall_s: float = Field(default=4.0, gt=0, le=1e9)
     """Wall-clock seconds for one program."""
     memory_mb: int = Field(default=256, ge=32)
     """Address space of one program, in MB."""

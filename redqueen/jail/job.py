@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
 from typing import Literal, cast
 
 from redqueen.jail.child.values import encode
@@ -49,13 +50,13 @@ class Limits:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not isinstance(value, int | float):
+            if not isinstance(value, Real):
                 raise ValueError(f"Limits.{field.name} must be a number, not {type_of(value)}")
             if not value > 0:
                 raise ValueError(f"Limits.{field.name} must be positive")
             if value > MAX_LIMIT:
                 raise ValueError(f"Limits.{field.name} must be at most {MAX_LIMIT:,}")
-            if field.type == "int" and not isinstance(value, int):
+            if field.type == "int" and not isinstance(value, Integral):
                 raise ValueError(f"Limits.{field.name} must be a whole number")
 
 

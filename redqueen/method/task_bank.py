@@ -198,7 +198,7 @@ class TaskBank:
         self._tasks = {}
         self._ideas = {}
         for entry in entries:
-            # A newer version may have reserved a program, and refuse it.
+            # A newer version may have reserved a program, or take two tasks for the same, and refuse it.
             if self.add(entry.task, entry.rho):
                 self.put(entry)
 

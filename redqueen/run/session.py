@@ -292,9 +292,9 @@ def _train(
     says how to go on.
     """
     # A resumed run has its tasks in the checkpoint, and need not have the file that they came from.
-    if saved is None:
-        for line in warnings_about(config.sampling, config.game, config.population.init, config.model.name):
-            attached.listener.warning(line)
+    game = config.game if saved is None else config.game.model_copy(update={"seeds": None})
+    for line in warnings_about(config.sampling, game, config.population.init, config.model.name):
+        attached.listener.warning(line)
     attached.listener.opening(fitted, directory)
     # A resumed run takes the same values if they fit: other ones round differently.
     taken = {key: attrgetter(key)(fitted) for key in FITTED}

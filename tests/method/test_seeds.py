@@ -323,8 +323,10 @@ def test_a_program_that_reads_what_students_are_not_shown_is_no_task(program: st
         assert isinstance(outcome, Outcome)
         assert (outcome.status, outcome.detail) == (
             "malformed",
-            "it reads comments or texts that students are not shown",
+            "it may read texts that students are not shown",
         )
     # Without such a text there is nothing to read, and a text that is not read does no harm.
     assert isinstance(find("code_o").job(Draft("def f(x):\n    return f.__doc__", ("3",), "")), Job)
     assert isinstance(find("code_o").job(Draft("def f(x):\n    'a'\n    return eval(x)", ("'3'",), "")), Job)
+    commented = "def f(x):\n    # is it there, __doc__?\n    return x.__contains__(f.__doc__)"
+    assert isinstance(find("code_o").job(Draft(commented, ("[1]",), "")), Job)

@@ -219,8 +219,9 @@ def test_what_is_imported_is_read_by_a_run_and_by_the_importer(tmp_path: Path, v
     assert "need a name that ends in .jsonl" in done.stderr
     (tmp_path / "programs.jsonl").write_text(json.dumps({"program": MOD, "inputs": ["9"], "outputs": ["4"]}))
     done = redqueen("tasks", "import", str(tmp_path / "programs.jsonl"), "--out", str(tmp_path / "seeds.jsonl"))
-    assert done.returncode == 2
-    assert "give it a name in .txt" in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert f"which is text: it is {tmp_path / 'seeds.txt'}" in done.stdout
+    assert MOD in (tmp_path / "seeds.txt").read_text()
 
 
 MATHS: list[tuple[dict[str, Any], list[str], list[str]]] = [

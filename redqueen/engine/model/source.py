@@ -63,9 +63,10 @@ def decode(tokenizer: Any, ids: Iterable[int]) -> str:
     on it is part of it, as indentation say, so the tokens are decoded behind a letter.
     """
     backend = tokenizer.backend_tokenizer
-    letter = backend.encode("a", add_special_tokens=False).ids
+    strips = any(name in repr(backend.decoder) for name in ("Strip", "Metaspace"))
+    letter = backend.encode("a", add_special_tokens=False).ids if strips else []
     text: str = backend.decode([*letter, *ids], skip_special_tokens=True)
-    return text.removeprefix("a")
+    return text.removeprefix("a") if strips else text
 
 
 def chat_fault(tokenizer: Any) -> str:

@@ -113,7 +113,6 @@ class AnswerQuestion(QuestionKind):
 def _answers(fields: Mapping[str, Any]) -> tuple[str, ...]:
     """Returns the answers of a row; () if it has none."""
     final = fields.get("final_answer")
-    final = [final] if isinstance(final, str | int | float) else final
     if isinstance(final, list) and final and str(final[0]).strip():
         return split_answers(str(final[0])) if fields.get("is_multiple_answer") else (str(final[0]),)
     answer = fields.get("answer")
@@ -125,7 +124,11 @@ def _answers(fields: Mapping[str, Any]) -> tuple[str, ...]:
     if isinstance(answer, str | int | float) and str(answer).strip() and "\n" not in str(answer):
         return plain(fields)
     solution = fields.get("solution")
-    return tuple(filter(None, [last_boxed(solution)])) if isinstance(solution, str) else ()
+    boxed = last_boxed(solution) if isinstance(solution, str) else None
+    # A text may be a sentence, so it stands for an answer only where there is no other.
+    plain_text = str(final).strip() if isinstance(final, str | int | float) and not isinstance(final, bool) else ""
+    found = boxed or ("" if plain_text == "nan" or "\n" in plain_text else plain_text)
+    return (found,) if found else ()
 
 
 def _final(text: str, *, several: bool) -> str | None:

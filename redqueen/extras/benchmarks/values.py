@@ -189,10 +189,10 @@ def equal(reference: str, answer: str) -> bool:
         return True
     # 5 dozen are 60, and 5 as well where dozens are asked for.
     for count, number in _COUNTS.items():
-        counted = f"({answer_value}) \\cdot {number}"
         # Not the hundredths.
-        if re.match(rf"{count}s?\b", answer_unit.name) and _equal_values(reference, counted):
-            return True
+        counted = re.compile(rf"{count}s?\b")
+        if counted.match(answer_unit.name) and not counted.match(unit.name):
+            return _equal_values(reference, f"({answer_value}) \\cdot {number}")
     return answer_unit.name != "" and _equal_values(reference, in_letters(answer))
 
 

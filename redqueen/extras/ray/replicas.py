@@ -177,6 +177,7 @@ class Replicas:
         if suspect in self.actors:
             self.actors[suspect].kill()
             self._drop(suspect)
+            mended = True
         while self._drop_dead() or self._orphans():
             mended = True
             if not self.actors:

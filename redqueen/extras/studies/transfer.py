@@ -323,7 +323,9 @@ def _write(out: Path, found: Sequence[Curriculum]) -> None:
         try:
             write_tasks(curriculum.records, scratch)
             if file.exists() and file.read_bytes() != scratch.read_bytes():
-                raise UserError(f"{file} holds other tasks: the runs or settings are others now, choose another --out")
+                raise UserError(
+                    f"{file} holds other tasks: the runs or the settings have changed. Choose another --out"
+                )
             scratch.replace(file)
         except OSError as error:
             raise UserError(f"cannot write {file}: {error.strerror or error}") from error

@@ -66,7 +66,8 @@ def hide_depth(own: int) -> None:
         return
     _set_limit(_get_limit() + own)
     sys.getrecursionlimit = lambda: _get_limit() - own
-    sys.setrecursionlimit = lambda limit, /: _set_limit(min(limit + own, _DEEPEST))
+    # What Python refuses it refuses by itself.
+    sys.setrecursionlimit = lambda limit, /: _set_limit(min(limit + own, _DEEPEST) if 0 < limit <= _DEEPEST else limit)
 
 
 def function_of(path: str, visible: dict[str, Any]) -> Any:

@@ -295,7 +295,7 @@ class _Remarks(ast.NodeTransformer):
                 statements = cast("list[ast.stmt]", body)
                 kept = [statement for statement in statements if not self.is_remark(statement)]
                 self.found = self.found or len(kept) < len(statements)
-                setattr(node, name, kept or ([ast.Pass()] if statements else []))
+                setattr(node, name, kept or ([ast.Pass()] if statements and name != "orelse" else []))
         return node
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from redqueen.tasks.programs import parse, room_for_depth, text_of
 from redqueen.tasks.programs.constant_branches import Branches, is_required
-from redqueen.tasks.programs.normal_form import ENTRY, without_remarks
+from redqueen.tasks.programs.normal_form import ENTRY
 
 # Takes out of a tree what nothing uses: functions, classes, imports, and constants assigned to names never read.
 
@@ -169,8 +169,10 @@ def _is_constant(node: ast.expr) -> bool:
 
 # A program that asks for its own names or text could tell the difference, so nothing of it is taken out.
 _ASKING_NAMES = frozenset({"locals", "vars", "dir", "globals", "eval", "exec", "__doc__", "__annotations__"})
-_TELLING_NAMES = frozenset({"vars", "globals", "__doc__"})
-"""Of these, those that show a docstring."""
+_TELLING_NAMES = frozenset(
+    {"vars", "globals", "getattr", "__doc__", "__code__", "__dict__", "__globals__", "__getattribute__"}
+)
+"""What can show a program its docstrings."""
 _HARMLESS_ATTRIBUTES = frozenset({"__init__", "__name__", "__class__", "__len__", "__add__", "__main__", "__iter__"})
 
 
@@ -184,13 +186,15 @@ def reached(program: str) -> str:
 
 
 def reads_remarks(program: str) -> bool:
-    """Returns whether a program has comments or texts that students are not shown, and may read them.
+    """Returns whether a program has texts that students are not shown, and may read them.
 
     Raises ProgramError if it does not parse.
     """
-    if without_remarks(program) == program:
+    tree = parse(program)
+    remarks = (node.value for node in ast.walk(tree) if isinstance(node, ast.Expr))
+    if not any(isinstance(value, ast.Constant) and isinstance(value.value, str) for value in remarks):
         return False
-    return any(name in _TELLING_NAMES or _is_telling(name) for name in _spoken(parse(program)))
+    return not _TELLING_NAMES.isdisjoint(_spoken(tree))
 
 
 def reached_tree(tree: ast.Module) -> ast.Module:

@@ -90,7 +90,7 @@ REMARKS = {
     "'''a'''\ndef f(x):\n    'b'\n    309\n    return x": "def f(x):\n    return x",
     "def f(x):\n    '''a'''": "def f(x):\n    pass",
     "class A:\n    '''a'''\n    n = 1\ndef f(x):\n    if x:\n        'b'\n    else:\n        'c'\n    return A.n": (
-        "class A:\n    n = 1\n\ndef f(x):\n    if x:\n        pass\n    else:\n        pass\n    return A.n"
+        "class A:\n    n = 1\n\ndef f(x):\n    if x:\n        pass\n    return A.n"
     ),
     "try:\n    'a'\nexcept ValueError:\n    'b'\nfinally:\n    'c'": (
         "try:\n    pass\nexcept ValueError:\n    pass\nfinally:\n    pass"
