@@ -49,14 +49,14 @@ class Limits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if not isinstance(value, Real):
+            value: float = getattr(self, field.name)
+            if not isinstance(cast("object", value), Real):
                 raise ValueError(f"Limits.{field.name} must be a number, not {type_of(value)}")
             if not value > 0:
                 raise ValueError(f"Limits.{field.name} must be positive")
             if value > MAX_LIMIT:
                 raise ValueError(f"Limits.{field.name} must be at most {MAX_LIMIT:,}")
-            if field.type == "int" and not isinstance(value, Integral):
+            if field.type == "int" and not isinstance(cast("object", value), Integral):
                 raise ValueError(f"Limits.{field.name} must be a whole number")
 
 

@@ -126,6 +126,8 @@ RIGHT: dict[str, list[Case]] = {
 
 WRONG: dict[str, list[Case]] = {
     "letters have case": [
+        ("500", r"5 \text{ hundredths}"),
+        (r"60\text{ dozen}", r"5\text{ dozen}"),
         (r"\frac{M}{m}", "1"), (r"\frac{M}{m}", r"\frac{m}{M}"), (r"\pi(R^2-r^2)", "0"), ("M-m", "0"), ("3R^2", "3r^2"),
         ("M", "m"), ("R_E", "R_e"), ("n", "N"), (r"\Delta", r"\delta"), (r"\Gamma", r"\gamma"), ("E_1", "e_1"),
         ("2i", "2I"), ("2I_0", "2I_1"), ("I^2", "-1"), (r"x_{I}", "x_{i}"),

@@ -189,9 +189,9 @@ def equal(reference: str, answer: str) -> bool:
         return True
     # 5 dozen are 60, and 5 as well where dozens are asked for.
     for count, number in _COUNTS.items():
-        # Not the hundredths.
-        counted = re.compile(rf"{count}s?\b")
-        if counted.match(answer_unit.name) and not counted.match(unit.name):
+        # Hundredths are none.
+        counted = answer_unit.name.startswith(count) and not answer_unit.name.startswith(f"{count}th")
+        if counted and not unit.name.startswith(count):
             return _equal_values(reference, f"({answer_value}) \\cdot {number}")
     return answer_unit.name != "" and _equal_values(reference, in_letters(answer))
 
