@@ -85,7 +85,8 @@ def held_out_lines(lines: Sequence[StepMetrics]) -> list[str]:
     last = lines[-1] if lines else {}
     sentences = _sentences(last, "held_out", "")
     sentences += _sentences(last, OWN_SCORES, "YOUR ")
-    if sentences:
+    # Where no answer has changed there is no interval.
+    if any("[" in sentence for sentence in sentences):
         sentences.append("[..]: 95 % interval over the tasks, which no member was trained or selected on")
     return sentences
 
