@@ -189,12 +189,8 @@ def evaluate(
     All targets answer the same problems, side by side. docs/EVALUATION.md lists benchmarks, and where their data are.
     """
     from redqueen.evals.registry import chosen
-    from redqueen.evals.target_words import check_target
 
-    for target in targets:
-        check_target(target)
-    _check_member(targets, members)
-
+    _check_targets(targets, members)
     # Own benchmarks are known only once their modules are imported.
     if benchmarks is not None and not plugins:
         chosen(benchmarks.split(","), of_runs=True)
@@ -218,8 +214,15 @@ def evaluate(
     raise typer.Exit(run_eval(targets, members, model, wanted, as_json=as_json))
 
 
-def _check_member(targets: list[str], name: str) -> None:
-    """Raises RunError if a member never lived in one of these runs: before torch is imported, which takes seconds."""
+def _check_targets(targets: list[str], name: str) -> None:
+    """Raises UserError for a target that is none, RunError if a member never lived in one of these runs.
+
+    These answers come before torch is imported, which takes seconds.
+    """
+    from redqueen.evals.target_words import check_target
+
+    for target in targets:
+        check_target(target)
     if name in ("students", "all"):
         return
     from redqueen.store.lineage import check_name
