@@ -1,7 +1,7 @@
-"""Prints the 32 seed expressions that runs on 32 tasks draw, as a file of seeds: for a start that has seen no others.
+r"""Prints the 32 seed expressions that runs on 32 tasks draw, as a file of seeds: for a start that has seen no others.
 
     python -m tools.own_seeds 0 > own-32.txt
-    redqueen warm-start adapters/own-32 expr game.kinds=expr_o game.seeds=own-32.txt model.workers=1 \\
+    redqueen warm-start adapters/own-32 expr game.kinds=expr_o game.seeds=own-32.txt model.workers=1 \
         --steps 150,60 --proposals 160
 
 The argument is the run's seed. `docs/reports/OWN_TASKS.md` says what such a start is for.
