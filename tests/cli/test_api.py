@@ -210,7 +210,7 @@ def test_a_script_trains_a_run_and_goes_on(
 
 
 def test_what_is_no_path_is_said_first_and_resume_says_of_what_it_is_asked() -> None:
-    with pytest.raises(TypeError, match="not int"):
+    with pytest.raises(TypeError, match=r"not '?int"):
         redqueen.Run.train("no such recipe", path=5)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"resume is asked of a run: redqueen\.Run\('runs/mine'\)\.resume\(\)"):
         redqueen.Run.resume("runs/mine")  # type: ignore[arg-type]
