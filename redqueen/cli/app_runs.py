@@ -215,7 +215,7 @@ def evaluate(
 
 
 def _check_targets(targets: list[str], name: str) -> None:
-    """Raises UserError for a target that is none, RunError if a member never lived in one of these runs.
+    """Raises UserError if a target does not exist, RunError if a member never lived in one of these runs.
 
     These answers come before torch is imported, which takes seconds.
     """

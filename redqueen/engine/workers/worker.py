@@ -156,7 +156,7 @@ class Done:
 def serve(pipe: connection.Connection) -> None:
     """Runs the worker until the pipe closes or its parent dies. What comes first is its `WorkerSetup`."""
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    # A parent that stops closes the pipe whatever its workers are doing, and then nobody waits for an answer.
+    # A parent that stops closes the pipe at any time, and no longer waits for an answer.
     with suppress(EOFError, ConnectionError):
         setup: WorkerSetup = pipe.recv()
         torch.set_num_threads(setup.threads)

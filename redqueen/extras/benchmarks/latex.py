@@ -197,7 +197,7 @@ _FUNCTION = re.compile(r"\\text\s*\{\s*(arc)?(sin|cos|tan|cot|sec|csc|ln|log|exp
 _PYTHON = re.compile(r"\b(?:np|numpy|math)\.(?=[a-z])")
 # Upright letters that stand for no unit.
 _LETTER = re.compile(r"\\text\s*\{\s*([abceijknopqruvwxyz])\s*\}")
-# Of a subscript without braces TeX takes one sign, but whoever writes no TeX means all of x_12.
+# Of a subscript without braces TeX takes one sign, but people who do not write TeX mean all of x_12.
 _SUBSCRIPT = re.compile(
     r"_\s*(?:(?:\\text\s*)?\{((?:[^{}]|\{[^{}]*\})*)\}|(\\[A-Za-z]+)|(\d(?!\d)|[A-Za-z](?![A-Za-z\d])))"
 )
@@ -346,7 +346,7 @@ _THOUSANDS_IN_LIST = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?=\s*(?:$|[,;]\s
 _SCIENTIFIC = re.compile(r"(?<![A-Za-z\\])(\d+(?:\.\d*)?|\.\d+)\s*[eE]([+-]?\d+)(?![A-Za-z\d])")
 _POINT_AT_END = re.compile(r"(\d)\.(?![\d\\.])")
 _SPACES = re.compile(r"\\[,;:! ]|\\q?quad(?![A-Za-z])|\\thinspace(?![A-Za-z])|~|\s+")
-# Signs around formulas. The \[ in \\[4pt] is none, but a space below a row.
+# Signs around formulas. The \[ in \\[4pt] is not one of them: it is a space below a row.
 _DOLLARS = re.compile(r"\\?\$|(?<=\\\\)\s*\[[^\[\]]*\]|(?<!\\)\\[()\[\]]")
 _BEFORE = re.compile(r"(?:=|\\approx(?![A-Za-z])|\\equiv(?![A-Za-z])|\\therefore(?![A-Za-z])|:)\s*")
 _AROUND = re.compile(rf"^(?:{_SPACES.pattern})+|(?:{_SPACES.pattern}|[.,;])+$")

@@ -152,7 +152,7 @@ _MOST_LETTERS = 8
 _MISREAD = re.compile(r"[\d)]\s*_|\d\s+\d|\\q?quad")
 # It takes an integer and what stands behind it for a mixed number, also 2(3); a power is no integer.
 _FACTOR = re.compile(r"(?<![_^\w\\.])\d+(?=\s*(?:[(\[]|\\\{|\\binom))|\)(?=\s*\()")
-# It takes these letters for constants, and fails at their index or drops it. The other texts here are none of them.
+# It takes these letters for constants, and fails at their index or drops it. The other texts here stay as they are.
 _CONSTANT = re.compile(
     r"([eE])_\{(\w+)\}|(I)(?:_\{(\w+)\})?|\\([gG]amma)(?![A-Za-z])(?:_\{(\w+)\})?"
     r"|(?:\\(?:text|begin|end)|_)\s*\{[^{}]*\}|\\[A-Za-z]+"
@@ -189,7 +189,7 @@ def equal(reference: str, answer: str) -> bool:
         return True
     # 5 dozen are 60, and 5 as well where dozens are asked for.
     for count, number in _COUNTS.items():
-        # Hundredths are none.
+        # Hundredths are not hundreds.
         counted = answer_unit.name.startswith(count) and not answer_unit.name.startswith(f"{count}th")
         if counted and not unit.name.startswith(count):
             return _equal_values(reference, f"({answer_value}) \\cdot {number}")

@@ -145,7 +145,7 @@ class ClusterVerifier(Closing):
     def _serve(self, judge: Actor, gone: threading.Event) -> None:
         """Sends what is asked to one judge, many questions at a time, until the verifier is closed or it is lost.
 
-        The threads of the last judge go on when it is lost: whoever asks or waits gets the error.
+        The threads of the last judge go on when it is lost: they answer every question with the error.
         """
         while batch := self._next_batch():
             try:

@@ -200,7 +200,7 @@ class Answering(QuestionKind):
     ) -> tuple[Verdict, Task | None]:
         if len(pairs) != 1:
             return Verdict("malformed", detail="a question is one item of a generator"), None
-        # A student's answer that is blank is none.
+        # A blank text is never read as an answer.
         if not str(parse_literal(pairs[0].output)).strip():
             return Verdict("error", detail="no text that scores 1"), None
         return super().made(proposal, pairs, verdict, counts)

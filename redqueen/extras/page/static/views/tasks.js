@@ -39,7 +39,7 @@ export const tasks = {
   },
 };
 
-/** The filters of an address as a text: those of the form, if nobody is at one of them. */
+/** The filters of an address as a text: those of the form, unless one of them has the focus. */
 function filtersOf(query) {
   const chosen = ["run", ...KEYS].map((key) => [key, query.get(key)]).filter(([, value]) => value);
   return String(new URLSearchParams(chosen));
