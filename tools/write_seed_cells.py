@@ -27,10 +27,11 @@ FILE = Path(redqueen.tasks.python.__file__).parent / "seeds" / CELLS
 
 def cells(tasks: Sequence[Task], verifier: Verifier) -> dict[str, list[str]]:
     """Returns the cells of seed tasks with all their inputs, sorted, by the name of the coverage."""
-    covered: dict[str, set[str]] = {"paths": set(), "functions": set(), "signatures": set()}
+    covered: dict[str, set[str]] = {"programs": set(), "paths": set(), "functions": set(), "signatures": set()}
     by_types: dict[tuple[str, str], Task] = {}
     for task in tasks:
         tree = reached_tree(parse(task.program))
+        covered["programs"].add(PYTHON.shape(task.program))
         covered["paths"] |= paths_of(tree)
         covered["functions"] |= functions_of(tree)
         for made in _made_of(task):

@@ -20,6 +20,7 @@ def test_what_some_seeds_cover_is_there(seed_tasks: dict[Kind, list[Task]], veri
     known = seed_cells()
     for task in seed_tasks["code_f"] + seed_tasks["code_o"]:
         tree = reached_tree(parse(task.program))
+        assert PYTHON.shape(task.program) in known["programs"]
         assert paths_of(tree) <= known["paths"]
         assert functions_of(tree) <= known["functions"]
         assert signature_of(task) in known["signatures"]

@@ -6,8 +6,10 @@ What a run has covered is counted from its first step. A resumed run counts it a
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from statistics import fmean
 from typing import Any
 
@@ -17,6 +19,7 @@ from redqueen.method.played_step import PlayedStep
 from redqueen.records import Kind, Task, Verdict
 from redqueen.store.archive.rows import MeasureRow
 from redqueen.tasks.kinds import find, languages
+from redqueen.tasks.kinds.language import Language
 from redqueen.tasks.programs import text_of
 from redqueen.tasks.programs.complexity import Complexity, complexity_of
 from redqueen.tasks.programs.coverage import Coverage, Covered, functions_of, paths_of
@@ -132,17 +135,21 @@ def cells_of_seeds(kinds: Iterable[Kind]) -> dict[str, set[str]]:
     """
     covered: dict[str, set[str]] = {name: set() for name in COVERAGES}
     for language in languages(kinds):
-        if language.name == PYTHON.name:
-            covered["programs"].update(language.shape(draft.program) for draft in language.seeds())
-            for name, cells in seed_cells().items():
-                covered[name] |= cells
-            continue
-        for draft in language.seeds():
-            tree = language.tree(draft.program)
-            if tree is not None:
-                for name, cells in _cells_of_tree(reached_tree(tree)).items():
-                    covered[name] |= cells
+        for name, cells in (seed_cells() if language is PYTHON else _cells_of_texts(language)).items():
+            covered[name] |= cells
     return covered
+
+
+@cache
+def _cells_of_texts(language: Language) -> Mapping[str, frozenset[str]]:
+    """Returns what the texts of a language's seed programs cover."""
+    covered: dict[str, set[str]] = defaultdict(set)
+    for draft in language.seeds():
+        tree = language.tree(draft.program)
+        if tree is not None:
+            for name, cells in _cells_of_tree(reached_tree(tree)).items():
+                covered[name] |= cells
+    return {name: frozenset(cells) for name, cells in covered.items()}
 
 
 def _cells_of_tree(tree: ast.Module) -> dict[str, frozenset[str]]:
