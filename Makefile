@@ -79,8 +79,9 @@ test-trackers: setup .venv-trackers/requirements.txt
 	@.venv-trackers/bin/python -m pytest tests/extras/trackers
 
 # axe-core looks for what keeps people from using the page. It comes from npm and is in no wheel.
+PAGE_TESTS = tests/extras/page
 test-page: setup tests/extras/page/node_modules/axe-core
-	@.venv/bin/python -m pytest -n0 tests/extras/page
+	@.venv/bin/python -m pytest -n0 $(PAGE_TESTS)
 
 tests/extras/page/node_modules/axe-core: tests/extras/page/package-lock.json
 	@command -v npm >/dev/null || { echo "test-page: no npm found: install Node.js" >&2; exit 1; }
@@ -116,11 +117,11 @@ test-pythons:
 	    echo "installing the judge into .venv-python-$$version ..."; \
 	    $$python -m venv .venv-python-$$version; \
 	    .venv-python-$$version/bin/python -m pip install --quiet --disable-pip-version-check \
-	      --constraint constraints.txt . pytest hypothesis httpx || exit 1; \
+	      --constraint constraints.txt . pytest pytest-xdist hypothesis httpx || exit 1; \
 	    touch .venv-python-$$version/installed; }; \
 	  echo "== Python $$version"; \
 	  PYTHONPATH=. .venv-python-$$version/bin/python -m pytest --confcutdir=tests/jail -m "not slow" \
-	    -p no:cacheprovider $(JUDGE_TESTS) || exit 1; \
+	    -p no:cacheprovider --numprocesses $(PROCESSES) $(JUDGE_TESTS) || exit 1; \
 	done
 
 # The clients need little; the packages that they come in would bring Ray, vLLM and more.
