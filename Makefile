@@ -113,7 +113,7 @@ test-pythons:
 	@[ -n "$(PYTHONS)" ] || echo "test-pythons: neither Python 3.12 nor 3.13 is installed here" >&2
 	@for python in $(PYTHONS); do \
 	  version=$$($$python -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null) || continue; \
-	  [ -e .venv-python-$$version/installed ] && [ .venv-python-$$version/installed -nt pyproject.toml ] || { \
+	  [ .venv-python-$$version/installed -nt pyproject.toml ] && [ .venv-python-$$version/installed -nt Makefile ] || { \
 	    echo "installing the judge into .venv-python-$$version ..."; \
 	    $$python -m venv .venv-python-$$version; \
 	    .venv-python-$$version/bin/python -m pip install --quiet --disable-pip-version-check \
