@@ -6,6 +6,7 @@ The quantile of t is computed here, so that no statistics package is needed.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -59,6 +60,24 @@ def interval(values: Sequence[float], level: float = LEVEL) -> Interval | None:
     if len(values) == 1:
         return Interval(values[0], None, None, 1)
     return around(fmean(values), stdev(values) / math.sqrt(len(values)), len(values) - 1, len(values), level)
+
+
+def clustered(values: Sequence[float], clusters: Sequence[str], level: float = LEVEL) -> Interval | None:
+    """Returns the mean of `values` with the interval of values that are independent only between `clusters`.
+
+    Each value has the name of its cluster. What lies within a cluster may agree (Liang and Zeger 1986), and clusters of
+    one value each give `interval`. None without values; one cluster has no interval.
+    """
+    if not values:
+        return None
+    mean = fmean(values)
+    sums: dict[str, float] = defaultdict(float)
+    for value, cluster in zip(values, clusters, strict=True):
+        sums[cluster] += value - mean
+    if len(sums) == 1:
+        return Interval(mean, None, None, len(values))
+    square = len(sums) / (len(sums) - 1) * sum(total * total for total in sums.values())
+    return around(mean, math.sqrt(square) / len(values), len(sums) - 1, len(values), level)
 
 
 def paired(values: Mapping[int, float], others: Mapping[int, float]) -> Interval | None:

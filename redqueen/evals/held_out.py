@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import product, zip_longest
 
 from redqueen.base import streams
+from redqueen.base.intervals import Interval, clustered
 from redqueen.config import ConfigError, GameConfig, LeagueConfig
 from redqueen.errors import UserError
 from redqueen.method.judging import ask_attempts
@@ -19,7 +20,7 @@ from redqueen.method.planting import seed_tasks, verified_tasks
 from redqueen.method.prompts import Prompts
 from redqueen.method.self_play import SelfPlay
 from redqueen.records import Attempted, Kind, Progress, Request, Sampler, SamplingParams, Task, Verifier
-from redqueen.tasks.kinds import Half, Language, find, held_out_kinds, languages, task_on
+from redqueen.tasks.kinds import Half, Language, find, held_out_kinds, languages, names, task_on
 
 Examples = dict[Kind, list[Task]]
 """Worked examples by kind."""
@@ -180,6 +181,24 @@ def judged(answers: Iterable[HeldOutAnswer]) -> dict[str, dict[Problem, bool]]:
     return by_member
 
 
-def differences(member: Mapping[Problem, bool], start: Mapping[Problem, bool]) -> list[int]:
-    """Returns, for each problem that both answered, 1 if only the member is right, -1 if only the start is, else 0."""
-    return [int(right) - int(start[problem]) for problem, right in member.items() if problem in start]
+def program_of(problem: str) -> str:
+    """Returns the name of the program that a problem is posed on; a benchmark's own problem stands for itself.
+
+    Each kind makes a problem of a reserved program, and who understands it solves them all. So they are no independent
+    observations.
+
+    >>> program_of("reserved-report-12-code_o"), program_of("HumanEval/12")
+    ('reserved-report-12', 'HumanEval/12')
+    """
+    program, _, kind = problem.rpartition("-")
+    return program if kind in names() else problem
+
+
+def gain_over(start: Mapping[Problem, bool], member: Mapping[Problem, bool]) -> Interval | None:
+    """Returns the share of problems that a member solves less that of the start, over the problems that both answered.
+
+    The difference is paired, problem by problem, and its interval is over programs.
+    """
+    both = [problem for problem in member if problem in start]
+    values = [int(member[problem]) - int(start[problem]) for problem in both]
+    return clustered(values, [f"{benchmark} {program_of(problem)}" for benchmark, problem in both])

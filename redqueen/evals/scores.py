@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from redqueen.base import streams
 from redqueen.base.intervals import LEVEL, Interval, share
 from redqueen.evals.benchmark import ProblemSet
+from redqueen.evals.held_out import program_of
 from redqueen.evals.samples import SampleRow
 
 # Bootstrap intervals of scores (Efron 1979), and pass@k without bias (Chen et al. 2021, equation 1).
@@ -33,15 +34,18 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
     return 1 - comb(samples - correct, k) / comb(samples, k)
 
 
-def resampled_means(rates_EP: Array, name: str) -> Array:
-    """Returns the mean rate of each entrant on `RESAMPLES` draws of the problems with replacement, [RESAMPLES, E].
+def resampled_means(rates_EP: Array, programs: Sequence[str], name: str) -> Array:
+    """Returns the mean rate of each entrant on `RESAMPLES` draws of programs with replacement, [RESAMPLES, E].
 
-    `rates_EP` is [entrants, problems], NaN where nothing was judged. All entrants get the same draws, so differences
-    between them are paired. A draw without a judged problem gives NaN.
+    `rates_EP` is [entrants, problems], NaN where nothing was judged, and `programs` names the program of each problem:
+    those of one program are drawn together. All entrants get the same draws, so differences between them are paired.
+    A draw without a judged problem gives NaN.
     """
-    problems = rates_EP.shape[1]
+    numbers: dict[str, int] = {}
+    number_P = np.array([numbers.setdefault(program, len(numbers)) for program in programs], dtype=np.intp)
+    count = len(numbers)
     generator = np.random.Generator(np.random.Philox(key=streams.key("bootstrap", name)))
-    counts_BP = generator.multinomial(problems, np.full(problems, 1 / problems), size=RESAMPLES).astype(np.float64)
+    counts_BP = generator.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)[:, number_P].astype(np.float64)
     judged_EP = ~np.isnan(rates_EP)
     sums_BE = counts_BP @ np.where(judged_EP, rates_EP, 0.0).T
     with np.errstate(invalid="ignore"):
@@ -116,6 +120,7 @@ class Results:
         self.cells: dict[str, list[ScoreCell]] = {}
         """The cells of a benchmark, in the order of the entries."""
         self._rates: dict[str, Array] = {}
+        self._programs: dict[str, list[str]] = {}
         self._draws: dict[str, Array] = {}
         self._means: dict[str, Array] = {}
 
@@ -125,7 +130,8 @@ class Results:
         part_of = {problem.id: str(problem.data.get("part", "")) for problem in loaded.problems}
         rates = np.array([_rates(loaded, samples) for samples in rows])
         self._rates[name] = rates
-        self._draws[name] = resampled_means(rates, name)
+        self._programs[name] = [program_of(problem.id) for problem in loaded.problems]
+        self._draws[name] = resampled_means(rates, self._programs[name], name)
         cells: list[ScoreCell] = []
         for number, samples in enumerate(rows):
             cells.append(_cell(samples, rates[number], self._draws[name][:, number], part_of))
@@ -220,7 +226,8 @@ class Results:
             problems += count
             means.append(rates[:, ~lost].mean(axis=1) if count else np.full(len(chosen), np.nan))
             same = self._draws[name][:, chosen]
-            draws.append(resampled_means(np.where(lost, np.nan, rates), name) if lost.any() else same)
+            judged = np.where(lost, np.nan, rates)
+            draws.append(resampled_means(judged, self._programs[name], name) if lost.any() else same)
         return np.mean(means, axis=0), np.mean(draws, axis=0), problems
 
     def _problems(self, column: str, entry: int) -> int:

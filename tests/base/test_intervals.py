@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from redqueen.base.intervals import (
     Interval,
+    clustered,
     difference,
     interval,
     mean,
@@ -37,6 +38,33 @@ def test_quantiles_are_those_of_the_incomplete_beta_function(freedom: int, level
 def test_the_table_that_everybody_knows() -> None:
     known = {1: 12.706, 2: 4.303, 4: 2.776, 9: 2.262, 30: 2.042}
     assert {freedom: round(t_quantile(0.95, freedom), 3) for freedom in known} == known
+
+
+@given(numbers)
+def test_clusters_of_one_value_are_independent_values(values: list[float]) -> None:
+    found, plain = clustered(values, list(map(str, range(len(values))))), interval(values)
+    assert found is not None
+    assert plain is not None
+    if plain.low is not None and found.low is not None:
+        assert (found.low, found.high) == pytest.approx((plain.low, plain.high), rel=1e-6, abs=1e-9)
+
+
+@given(numbers)
+def test_a_value_that_is_there_three_times_tells_no_more_than_once(values: list[float]) -> None:
+    names = list(map(str, range(len(values))))
+    found, plain = (
+        clustered([value for value in values for _ in range(3)], [n for n in names for _ in range(3)]),
+        interval(values),
+    )
+    assert found is not None
+    assert plain is not None
+    if plain.low is not None and found.low is not None:
+        assert (found.low, found.high) == pytest.approx((plain.low, plain.high), rel=1e-6, abs=1e-9)
+
+
+def test_one_cluster_has_no_interval() -> None:
+    assert clustered([], []) is None
+    assert clustered([1.0, 2.0], ["a", "a"]) == Interval(1.5, None, None, 2)
 
 
 @pytest.mark.parametrize(("level", "freedom"), [(0, 3), (1, 3), (0.95, 0)])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import fmean
 
 import pytest
 
+from redqueen.base.intervals import interval
 from redqueen.config import Config
 from redqueen.errors import UserError
-from redqueen.evals.held_out import START, HeldOutAnswer, differences, judged
+from redqueen.evals.held_out import START, HeldOutAnswer, gain_over, judged
 from redqueen.evals.in_training import TrainingEvaluation, checksum, load_held_out
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request
@@ -128,9 +128,22 @@ def answer(problem: str, status: str, member: str = "S0") -> HeldOutAnswer:
 def test_a_gain_is_paired_and_leaves_out_what_the_machine_lost() -> None:
     start = judged([answer("a", "correct", START), answer("b", "wrong", START), answer("c", "infra_error", START)])
     member = judged([answer("a", "malformed"), answer("b", "correct"), answer("c", "correct"), answer("d", "correct")])
-    found = differences(member["S0"], start[START])
-    assert sorted(found) == [-1, 1]
-    assert fmean(found) == 0
+    found = gain_over(start[START], member["S0"])
+    assert found is not None
+    assert (found.mean, found.n) == (0, 2)
+
+
+def test_problems_of_one_program_are_one_observation() -> None:
+    names = [f"reserved-report-{program}-{kind}" for program in range(6) for kind in ("code_o", "code_i", "code_f")]
+    start = judged([answer(name, "wrong", START) for name in names])[START]
+    # Whoever solves one problem of a program solves all: 18 answers, but 6 programs.
+    right = judged([answer(name, "correct" if int(name.split("-")[2]) % 3 == 0 else "wrong") for name in names])["S0"]
+    found = gain_over(start, right)
+    programs = interval([1, 0, 0, 1, 0, 0])
+    assert found is not None
+    assert programs is not None
+    assert (found.mean, found.low, found.high) == pytest.approx((programs.mean, programs.low, programs.high))
+    assert found.n == 18
 
 
 @pytest.mark.integration

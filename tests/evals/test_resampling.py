@@ -25,7 +25,7 @@ def test_more_samples_than_there_are_have_no_pass_at_k() -> None:
 
 def test_the_bootstrap_of_a_share_has_the_binomial_spread() -> None:
     rates = np.array([[1.0] * 30 + [0.0] * 70])
-    drawn = resampled_means(rates, "x")[:, 0]
+    drawn = resampled_means(rates, list(map(str, range(100))), "x")[:, 0]
     assert drawn.mean() == pytest.approx(0.3, abs=0.01)
     assert drawn.std() == pytest.approx((0.3 * 0.7 / 100) ** 0.5, rel=0.1)
     found = percentiles(0.3, drawn, 100)
@@ -33,9 +33,17 @@ def test_the_bootstrap_of_a_share_has_the_binomial_spread() -> None:
     assert found.high == pytest.approx(0.39, abs=0.02)
 
 
+def test_problems_of_one_program_are_drawn_together() -> None:
+    programs = [str(number // 3) for number in range(90)]
+    alike = np.array([[float(number // 3 < 9) for number in range(90)]])
+    drawn = resampled_means(alike, programs, "x")[:, 0]
+    assert np.array_equal(drawn, resampled_means(alike[:, ::3], programs[::3], "x")[:, 0])
+    assert drawn.std() == pytest.approx((0.3 * 0.7 / 30) ** 0.5, rel=0.1)
+
+
 def test_entrants_are_paired_and_lost_problems_are_left_out() -> None:
     rates = np.array([[1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 1.0, 0.0], [1.0, 0.0, np.nan, np.nan]])
-    drawn = resampled_means(rates, "x")
+    drawn = resampled_means(rates, ["a", "b", "c", "d"], "x")
     assert np.array_equal(drawn[:, 0], drawn[:, 1])
     assert np.nanmean(drawn[:, 2]) == pytest.approx(0.5, abs=0.05)
     # A draw of the lost problems alone has no mean.

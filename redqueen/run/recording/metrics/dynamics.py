@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from redqueen.base.intervals import interval, mean
+from redqueen.base.intervals import mean
 from redqueen.base.machine import now
-from redqueen.evals.held_out import OWN, START, HeldOutAnswer, differences, judged
+from redqueen.evals.held_out import OWN, START, HeldOutAnswer, gain_over, judged
 from redqueen.method.played_step import ScoredAttempt, ScoredProposal
 from redqueen.records import Kind, Verdict
 from redqueen.run.recording.metrics.metric import (
@@ -69,8 +69,7 @@ def held_out_scores(
         return None
     students: dict[str, dict[str, float | None]] = {}
     for member, right in members.items():
-        # The differences are paired. No difference is an interval of no width.
-        gain = interval(differences(right, first))
+        gain = gain_over(first, right)
         if gain is not None:
             rate = fmean(right[problem] for problem in first)
             students[member] = {"rate": rate, "gain": gain.mean, "low": gain.low, "high": gain.high}
@@ -160,8 +159,8 @@ def _students(lines: Sequence[Line], name: str) -> Curves:
 def held_out(step: CountedStep) -> dict[str, Any] | None:
     """All benchmarks of `evals` together: the number of `problems`, without those that the machine lost for one of
     them, the share that the `start` solves, and of each of the `students` the `rate` and its `gain`, paired by problem,
-    with a 95 % interval from `low` to `high` (Student's t; null if their answers differ at no problem, or alike at
-    all). Runs with another `asked` were asked other problems.
+    with a 95 % interval from `low` to `high` over programs (Student's t; null if their answers differ at no problem, or
+    alike at all). Runs with another `asked` were asked other problems.
     """
     scores = held_out_scores(step.record.answers, step.record.start)
     return None if scores is None else {**scores, "asked": step.record.asked}
