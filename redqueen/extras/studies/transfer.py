@@ -49,7 +49,8 @@ class Curriculum:
     """The tasks that a stranger is trained on."""
 
     run: str
-    """The name of the run's folder, or of the file without its ending; `SEEDS` for the seeds."""
+    """The name of the run's folder, or of the file without its ending, with those of the folders around it as far as
+    another run is called the same; `SEEDS` for the seeds."""
     part: Part | None
     """None for the seeds."""
     records: tuple[TaskRecord, ...]
@@ -79,15 +80,26 @@ class Curriculum:
 def curricula(sources: Sequence[Path]) -> list[Curriculum]:
     """Returns both parts of each run or exported file.
 
-    Raises UserError if two have one name, or if one has fewer than 3 steps; RunError if there is no such run.
+    Raises UserError if one is given twice, or if one has fewer than 3 steps; RunError if there is no such run.
     """
     found: list[Curriculum] = []
-    for source in sources:
-        found += _parts(source)
-    names = [curriculum.name for curriculum in found]
-    if len(set(names)) < len(names):
-        raise UserError("two of the runs have one name: rename one, so that the table can tell them apart")
+    for source, name in zip(sources, _names(sources), strict=True):
+        found += _parts(source, name)
     return found
+
+
+def _names(sources: Sequence[Path]) -> list[str]:
+    """Returns a name of each source: as much of the end of its path as tells it from the others.
+
+    In a sweep the last folders of all runs are called `seed-0`, `seed-1`, ...
+    """
+    paths = [source.resolve() for source in sources]
+    wholes = [path.with_name(path.name.removesuffix(path.suffix)) if is_exported(path) else path for path in paths]
+    for depth in range(1, max(len(path.parts) for path in wholes)):
+        names = ["-".join(path.parts[1:][-depth:]) for path in wholes]
+        if len(set(names)) == len(names):
+            return names
+    raise UserError("the same run is given twice: name each once")
 
 
 def seed_curriculum(settings: PlaySettings, sandbox: SandboxConfig, *, students_alone: bool) -> Curriculum:
@@ -125,14 +137,12 @@ def _seed_record(number: int, task: Task) -> TaskRecord:
     )
 
 
-def _parts(source: Path) -> list[Curriculum]:
+def _parts(source: Path, name: str) -> list[Curriculum]:
     """Returns the tasks of the first third and of the last third of a run's steps."""
     if is_exported(source):
-        name = source.resolve().name.removesuffix(source.suffix)
         written = exported_tasks(source)
         steps = max((record.step for record in written), default=0)
     else:
-        name = source.resolve().name
         steps = len(RunDirectory(source).metrics())
         with damage_of(source):
             written = read_tasks(source)

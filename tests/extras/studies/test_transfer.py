@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -108,8 +109,16 @@ def test_parts_are_the_ends_of_a_run_and_strangers_are_of_its_base(played: RunDi
         stranger_settings([played.path, other.path], ["code_o"])
     with pytest.raises(UserError, match="nothing was trained here"):
         curricula([other.path])
-    with pytest.raises(UserError, match="one name"):
+    with pytest.raises(UserError, match="given twice"):
         curricula([played.path, played.path])
+
+
+def test_runs_of_a_sweep_are_called_by_their_cells(played: RunDirectory, tmp_path: Path) -> None:
+    cells = [tmp_path / cell / "seed-0" for cell in ("learning.lr=1e-4", "learning.lr=3e-4")]
+    for folder in cells:
+        shutil.copytree(played.path, folder)
+    assert [one.run for one in curricula(cells)[::2]] == ["learning.lr=1e-4-seed-0", "learning.lr=3e-4-seed-0"]
+    assert [one.run for one in curricula(cells[:1])] == ["seed-0", "seed-0"]
 
 
 @pytest.mark.parametrize("name", ["run.jsonl", "run.parquet"])
