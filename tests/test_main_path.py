@@ -33,6 +33,7 @@ SMALL = (
     "evolution.every=1",
     "evolution.burn_in=1",
     "evolution.gamma=0.5",
+    "evals.every=0",
     "learning.lr=1e-3",
     "model.threads=1",
     "model.workers=2",
