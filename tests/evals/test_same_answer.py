@@ -47,8 +47,8 @@ RIGHT: dict[str, list[Case]] = {
         (r"\$1,800,000", r"\$1.8 \text{ million dollars}"), ("5", r"5\text{ cm (rounded to 2 decimals)}"),
     ],
     "words without a command": [
-        ("No", r"\text{no}"), ("yes", r"\text{Yes}"), ("red", r"\text{red}"), ("BDE", r"\text{BDE}"),
-        ("New York", r"\text{New York}"),
+        ("No", r"\text{no}"), ("yes", "Yes"), ("No", "no"), ("yes", r"\text{Yes}"), ("red", r"\text{red}"),
+        ("BDE", r"\text{BDE}"), ("New York", r"\text{New York}"),
     ],
     "lists": [
         (("5", "1"), r"x\in\{5, 1\}"), (("5", "1"), r"5\text{, }1"), (("5", "1"), "x = 5, 1"), (("5", "1"), "5; 1"),
@@ -156,7 +156,7 @@ WRONG: dict[str, list[Case]] = {
         ("3+2i", "5"), ("3+4i", "3-4i"),
         (r"\ln 2 + i\pi / 3", r"\ln 2 - i\pi / 3"), ("5", "2(3)"), ("13", "7(6)"), ("5", "5_{}x"), ("E_1", "E_2"),
         ("5", r"5\text{ squared}"), ("5", r"\text{negative } 5"), ("5", r"\text{not } 5"), ("No", r"\text{Yes}"),
-        (r"5.4 \text{ cents}", r"5.4 \text{ dollars}"), (r"15\mbox{ cm}^2", "15 cm^3"),
+        ("no", "Yes"), (r"5.4 \text{ cents}", r"5.4 \text{ dollars}"), (r"15\mbox{ cm}^2", "15 cm^3"),
     ],
     "lists": [
         ("1,-2", "1"), (r"1 \pm \sqrt{19}", r"1+\sqrt{19}"), ("2", r"\pm 2"), ("5", "5, 6"),
