@@ -25,6 +25,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -61,28 +62,40 @@ def main() -> None:
     parser.add_argument("--only", metavar="ARM", help="one arm")
     parser.add_argument("--seeds", type=int, help="at most so many seeds of each arm")
     parser.add_argument("--data", type=Path, help="the folder with cruxeval.jsonl")
+    parser.add_argument("--at-once", metavar="N", type=int, default=1, help="runs side by side, as on one GPU")
     given = parser.parse_args()
     experiment = EXPERIMENTS[given.experiment]
-    for arm, seed in experiment.plan(given.only, given.seeds):
-        name = f"{experiment.prefix}{arm}-{seed}"
-        numbers = NUMBERS / f"{name}.json"
-        print(f"{name}: {'done' if numbers.exists() else 'to do'}", flush=True)
-        if given.what == "runs" and not numbers.exists():
-            NUMBERS.mkdir(exist_ok=True)
-            _write(numbers, _document(experiment, arm, seed, given.data))
-        if given.what == "panels":
-            _keep_panels(experiment, arm, seed)
-        # The folder of strangers holds runs and is none itself.
-        if given.what in ("again", "passes") and numbers.exists() and (RUNS / name / "metrics.jsonl").exists():
-            document = json.loads(numbers.read_text(encoding="utf-8"))
-            run = RunDirectory(RUNS / name)
-            if given.what == "again":
-                document |= {"secondary": _secondary(run), "breadth": _breadth(run)}
-                document["steps"] = [_step(line) for line in run.metrics()]
-                _keep_tasks(experiment, arm, seed, run)
-            elif "passes" not in document:
-                document["passes"] = {str(step): _passes(run, step, given.data) for step in (0, experiment.steps)}
-            _write(numbers, document)
+    plan = experiment.plan(given.only, given.seeds)
+    pool = ThreadPoolExecutor(given.at_once)
+    try:
+        for one in [pool.submit(_do, given.what, experiment, arm, seed, given.data) for arm, seed in plan]:
+            one.result()
+    finally:
+        # After a failure, or Ctrl-C, those that have not begun do not begin.
+        pool.shutdown(cancel_futures=True)
+
+
+def _do(what: str, experiment: Experiment, arm: str, seed: int, data: Path | None) -> None:
+    """Does with one run what the command line asks for."""
+    name = f"{experiment.prefix}{arm}-{seed}"
+    numbers = NUMBERS / f"{name}.json"
+    print(f"{name}: {'done' if numbers.exists() else 'to do'}", flush=True)
+    if what == "runs" and not numbers.exists():
+        NUMBERS.mkdir(exist_ok=True)
+        _write(numbers, _document(experiment, arm, seed, data))
+    if what == "panels":
+        _keep_panels(experiment, arm, seed)
+    # The folder of strangers holds runs and is none itself.
+    if what in ("again", "passes") and numbers.exists() and (RUNS / name / "metrics.jsonl").exists():
+        document = json.loads(numbers.read_text(encoding="utf-8"))
+        run = RunDirectory(RUNS / name)
+        if what == "again":
+            document |= {"secondary": _secondary(run), "breadth": _breadth(run)}
+            document["steps"] = [_step(line) for line in run.metrics()]
+            _keep_tasks(experiment, arm, seed, run)
+        elif "passes" not in document:
+            document["passes"] = {str(step): _passes(run, step, data) for step in (0, experiment.steps)}
+        _write(numbers, document)
 
 
 def _write(numbers: Path, document: dict[str, Any]) -> None:
