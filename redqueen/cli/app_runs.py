@@ -192,7 +192,7 @@ def evaluate(
 
     _check_targets(targets, members)
     # Own benchmarks are known only once their modules are imported.
-    if benchmarks is not None and not plugins:
+    if benchmarks is not None and not plugins and not load_plugins:
         chosen(benchmarks.split(","), of_runs=True)
     say_loading()
     from redqueen.cli.eval import as_step, run_eval

@@ -171,6 +171,15 @@ def test_a_resume_with_the_flag_trains_with_the_parts(sent: Path) -> None:
     assert Run(sent).steps()[-1]["members"]["S1"]["fitness"] == 1.0, "luck says so"
 
 
+def test_a_benchmark_of_the_runs_modules_is_known_once_they_are_imported(sent: Path) -> None:
+    with (sent / "payload.py").open("a") as file:
+        file.write("\n@plugins.benchmark\ndef mine(): return None\n")
+    refused = redqueen("eval", "run", "--benchmarks", "mine")
+    assert "there is no benchmark 'mine'" in refused.stderr
+    asked = redqueen("eval", "run", "--benchmarks", "mine", "--load-plugins")
+    assert "the benchmark 'mine' must return a Benchmark" in asked.stderr
+
+
 def test_once_the_modules_are_imported_a_name_of_none_of_them_is_a_mistake(sent: Path) -> None:
     change(sent, {"evolution": {"mutations": ["fad"]}})
     done = redqueen("train", "--resume", "run", "--steps", "3", "--load-plugins")
