@@ -161,7 +161,7 @@ _CONSTANT = re.compile(
 _NORMAL = NormalizationConfig(
     basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none", equations=False
 )
-# A word of a language: products of letters are shorter, or have no capital. Nobody multiplies n by o.
+# A word of a language: products of letters are shorter, or have no capital; `no` is not read as n times o.
 _WORD = re.compile(r"[A-Z][a-z]{2,}|[a-z]{4,}|yes|[Nn]o")
 _BARE = re.compile(r"[A-Za-z](?: ?[A-Za-z])+")
 _LETTERS_HAVE_CASE = ConversionConfig(lowercase_symbols=False)
