@@ -510,6 +510,7 @@ def test_a_benchmark_with_a_name_that_is_taken_is_refused() -> None:
         chosen(["reserved"])
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_a_benchmark_from_outside_is_evaluated_and_completed(
     tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch

@@ -87,6 +87,7 @@ def test_champions_are_met_frozen_and_survive_a_resume(tmp_path: Path, verifier:
         assert any("@" in author for author in authors)
 
 
+@pytest.mark.slow
 def test_champions_stand_in_for_checkpoints_that_are_gone(tmp_path: Path, verifier: LocalVerifier) -> None:
     config = toy.config(tmp_path, **{**HALL, "run.keep_last": 1, "league.hall_of_fame": 3})
     trainer = toy.trainer(config, tmp_path / "run", verifier)

@@ -94,6 +94,7 @@ def test_kill_9_in_the_middle_of_a_step_then_resume_equals_the_uninterrupted_run
     assert one == two
 
 
+@pytest.mark.slow
 def test_an_exported_member_has_our_logits_in_peft(whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "student"
     subprocess.run([sys.executable, "-m", "redqueen", "export", str(whole), "best-student", str(out)], check=True)

@@ -75,6 +75,7 @@ def test_the_best_teacher_of_students_alone_is_refused(tmp_path: Path, verifier:
         find_member(trainer.directory, settings, "best-teacher", None)
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_a_resumed_run_of_students_alone_repeats_the_whole_one(tmp_path: Path, verifier: LocalVerifier) -> None:
     config = toy.config(tmp_path, **{**ALONE, "run.steps": 4, "run.checkpoint_every": 1})

@@ -153,6 +153,7 @@ def test_steps_and_members_of_a_run_that_was_trained(finished: Path) -> None:
         run.adapter("S9")
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_the_programs_of_the_page_run(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -247,6 +248,7 @@ class Stop(Recorder):
         self.closed += 1
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_ctrl_c_is_a_keyboard_interrupt_and_finished_steps_are_kept(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture

@@ -10,6 +10,7 @@ from tests.cli.running import redqueen
 from tools import write_cards
 
 
+@pytest.mark.slow
 def test_the_table_of_the_readme_is_what_the_command_prints() -> None:
     if not flash_takes_pages():
         pytest.skip("the table is for torch from 2.12 on")
@@ -19,6 +20,7 @@ def test_the_table_of_the_readme_is_what_the_command_prints() -> None:
     assert table == done.stdout, "run python -m tools.write_cards"
 
 
+@pytest.mark.slow
 def test_every_recipe_for_a_gpu_is_in_it_and_larger_cards_are_faster() -> None:
     lines = redqueen("recipes", "--cards").stdout.splitlines()
     assert [line.split("`")[1] for line in lines[2:]] == list(RECIPES)

@@ -21,6 +21,7 @@ from tests.test_own_tasks import seed_file
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.slow
 def test_a_run_its_member_and_its_base_are_scored_together(finished: Path, tmp_path: Path) -> None:
     newest = RunDirectory(finished).saved()[-1]
     (member,) = (finished / "checkpoints" / f"step-{newest:06d}" / "members").glob("S0")
@@ -60,6 +61,7 @@ def test_the_table_says_how_it_was_measured(finished: Path) -> None:
     assert "reserved: 3 of 210 problems" in done.stdout
 
 
+@pytest.mark.slow
 def test_what_a_run_has_held_out_of_your_tasks_is_asked_as_in_training(tmp_path: Path, model: str) -> None:
     file = seed_file(tmp_path)
     run = tmp_path / "run"

@@ -138,6 +138,7 @@ def run_all(place: Path) -> list[str]:
     return harmful
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", thinned(THERE, 4))
 def test_a_link_in_place_of_anything_in_a_run_leads_no_command_out_of_it(place: Path, name: str) -> None:
     put_link(place / "sent", name, place / "outside/victim" / name)
@@ -147,6 +148,7 @@ def test_a_link_in_place_of_anything_in_a_run_leads_no_command_out_of_it(place: 
     assert f"{Path('sent') / name} is a link, and a run holds its own files" in refused.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "target"), thinned(LATER, 5))
 def test_a_link_where_a_command_will_write_leads_it_nowhere(place: Path, name: str, target: str) -> None:
     put_link(place / "sent", name, place / "outside" / target)

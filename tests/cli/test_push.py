@@ -37,6 +37,7 @@ def published(hub: Hub, *args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_a_member_is_published_with_a_card_that_the_library_reads(hub: Hub, evaluated: Path, tmp_path: Path) -> None:
     out = tmp_path / "student"
@@ -53,6 +54,7 @@ def test_a_member_is_published_with_a_card_that_the_library_reads(hub: Hub, eval
     assert 0 <= result.metric_value <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_tasks_and_a_report_are_published(hub: Hub, tmp_path: Path, finished: Path) -> None:
     run = archived(tmp_path / "run")
@@ -70,6 +72,7 @@ def test_tasks_and_a_report_are_published(hub: Hub, tmp_path: Path, finished: Pa
     assert RepoCard(hub.files["user/report"]["README.md"].decode()).data.to_dict()["sdk"] == "static"
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_what_the_hub_refuses_is_one_line(hub: Hub, tmp_path: Path) -> None:
     hub.refused = True

@@ -144,6 +144,7 @@ def test_the_best_by_an_own_fitness_is_the_best_that_was_recorded(sent: Path) ->
     assert Run(sent).adapter("best-student").name == "S0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -163,6 +164,7 @@ def test_training_names_the_modules_and_waits_for_a_flag(sent: Path, command: st
     assert (sent / "MARK").exists(), "with the flag they are imported"
 
 
+@pytest.mark.slow
 def test_a_resume_with_the_flag_trains_with_the_parts(sent: Path) -> None:
     with pytest.raises(PluginError, match=r"'run\.payload'"):
         Run(sent).resume({"run.steps": 3})
@@ -187,6 +189,7 @@ def test_once_the_modules_are_imported_a_name_of_none_of_them_is_a_mistake(sent:
     assert "there is no mutation 'fad': choose one of" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_needs_a_part_says_so_before_it_imports_anything(sent: Path) -> None:
     change(sent, {"model": {"prompts": "Short"}})
     question = ("def f(x):\n    return x * 2", "f(4) == ?")
@@ -218,6 +221,7 @@ def no_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "probe", lambda: ("process", items))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_isolation")
 @pytest.mark.parametrize(
     ("command", "judged"),

@@ -191,6 +191,7 @@ def test_what_is_exported_can_be_imported(run: Path, tmp_path: Path, verifier: L
         assert len(verified_seeds(verifier, dict(enumerate(drafts)), PYTHON, GameConfig(seeds=str(seeds)).seeds)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tasks.parquet", "tasks.jsonl", "folder"])
 def test_tasks_with_tests_keep_them_and_are_imported_as_what_they_are(
     name: str, tmp_path: Path, verifier: LocalVerifier

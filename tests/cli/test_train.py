@@ -139,6 +139,7 @@ def test_training_into_a_finished_run_says_what_is_there_and_changes_nothing(fin
     assert {p: p.stat().st_mtime_ns for p in finished.rglob("*")} == before
 
 
+@pytest.mark.slow
 def test_a_finished_run_can_be_extended(finished: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished, run)
@@ -242,6 +243,7 @@ def test_sigterm_stops_like_ctrl_c(tmp_path: Path, model: str) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_a_resumed_run_takes_what_does_not_change_its_results(finished: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished, run)
@@ -265,6 +267,7 @@ def test_a_configuration_can_be_given_back(finished: Path, tmp_path: Path) -> No
     assert "2 of 2 steps done" in again.stdout
 
 
+@pytest.mark.slow
 def test_a_start_that_failed_does_not_block_the_next(tmp_path: Path, model: str) -> None:
     args = ("train", "--run", "runs/it", "--steps", "1", "--model", model, *SMALL)
     failed = redqueen(*args, "population.init=typo", cwd=tmp_path)
@@ -274,6 +277,7 @@ def test_a_start_that_failed_does_not_block_the_next(tmp_path: Path, model: str)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["exp#1 a?b lr50%25", "[lr=1e-4] läuft-ピ", ":smile: 'x'"])
 def test_a_run_may_have_any_name(finished: Path, tmp_path: Path, name: str) -> None:
     shutil.copytree(finished, tmp_path / name)
@@ -290,6 +294,7 @@ def test_a_run_may_have_any_name(finished: Path, tmp_path: Path, name: str) -> N
     assert {path.name for path in tmp_path.iterdir()} == {name, f"{name} out"}
 
 
+@pytest.mark.slow
 def test_a_run_that_learns_nothing_says_so(tmp_path: Path, model: str) -> None:
     done = redqueen("train", "--run", str(tmp_path / "run"), "--steps", "3", "--model", model, *SMALL)
     assert done.returncode == 0

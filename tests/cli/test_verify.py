@@ -213,6 +213,7 @@ def test_a_file_that_cannot_be_read_is_one_line() -> None:
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.slow
 def test_a_verdict_does_not_wait_for_the_next_line() -> None:
     with subprocess.Popen([*COMMAND, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -225,6 +226,7 @@ def test_a_verdict_does_not_wait_for_the_next_line() -> None:
         assert process.wait(timeout=300) == 0
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_is_no_traceback() -> None:
     text = (json.dumps(proposal()) + "\n") * 3_000
     with subprocess.Popen(
@@ -242,6 +244,7 @@ def test_a_reader_that_leaves_is_no_traceback() -> None:
         assert process.stderr.read() == b""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="writes to /dev/full")
 @pytest.mark.parametrize(
     ("streams", "code", "verdicts", "said"),
@@ -261,6 +264,7 @@ def test_streams_that_are_closed_or_full_are_no_traceback(streams: str, code: in
     assert (done.returncode, done.stdout.count('"valid"'), done.stderr) == (code, verdicts, said)
 
 
+@pytest.mark.slow
 def test_a_long_number_is_a_value_whatever_pythons_own_limit_is() -> None:
     line = proposal(program="def f(x):\n    return 10 ** 1_000 + x")
     environment = {**os.environ, "PYTHONINTMAXSTRDIGITS": "640"}
@@ -283,6 +287,7 @@ def _feed(stdin: Any, data: bytes) -> None:
         return
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads /proc")
 def test_ctrl_c_ends_it_at_once_and_leaves_no_process() -> None:
     text = (json.dumps(proposal(program=SPIN)) + "\n") * 500

@@ -82,6 +82,7 @@ def opened(config: Config, verifier: LocalVerifier) -> TrainingEvaluation:
     return TrainingEvaluation(config.evals, config.league, config.play_settings, Nobody(), verifier, "base")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fitness", "tasks"), [("lcb", 140), ("held_out", 70)])
 def test_the_half_that_students_are_selected_by_is_not_held_out(
     fitness: str, tasks: int, verifier: LocalVerifier

@@ -76,6 +76,7 @@ def test_random_numbers_without_a_seed_are_forbidden(run: Run) -> None:
     assert seeded.status == "ok"
 
 
+@pytest.mark.slow
 def test_a_share_of_the_coins_is_refused_and_of_the_honest_programs_accepted(sandbox: Sandbox) -> None:
     tossed = [program for programs in coins().values() for program in programs[::5]]
     outcomes = sandbox.run([Job(program, ("41",), validate=True) for program in tossed])

@@ -132,6 +132,7 @@ def test_memory_files_processes_and_network_have_limits(run: Run, status: str, c
     assert run(reach(code)).status == status
 
 
+@pytest.mark.slow
 def test_seed_tasks_reproduce(sandbox: Sandbox) -> None:
     """About 8 % of Absolute Zero's published seed tasks do not."""
     jobs = [Job(draft.program, draft.inputs, validate=True) for draft in seeds()[::16]]

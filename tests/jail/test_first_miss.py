@@ -126,6 +126,7 @@ def test_a_validation_runs_on_all_inputs(run_briefly: Run) -> None:
     assert run_briefly(program, "1", "2", "3", validate=True).status == "timeout"
 
 
+@pytest.mark.slow
 def test_an_order_to_stop_that_comes_too_late_changes_no_verdict() -> None:
     """Programs that miss and end just when the zygote looks: the order and the end cross on the wire."""
     program = "def f(x):\n    for _ in range(x):\n        pass\n    return 0"

@@ -40,6 +40,7 @@ def memory_blocks(sandbox: Sandbox) -> tuple[int, int]:
     return int(outcome.outputs[0]), sys.getallocatedblocks()
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @linux
 def test_many_jobs_leak_neither_memory_nor_descriptors_nor_zombies() -> None:
@@ -95,6 +96,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @linux
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -29,6 +29,7 @@ def url() -> Iterator[str]:
         yield address
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_64_clients_with_hostile_programs_get_their_own_answers(url: str) -> None:
     place = urllib.parse.urlparse(url)

@@ -376,6 +376,7 @@ def run(folder: Path, verifier: LocalVerifier, **changes: object) -> tuple[list[
     return directory.metrics(), sqlite3.connect(directory.path / "run.sqlite")
 
 
+@pytest.mark.slow
 def test_a_child_too_like_the_living_is_drawn_again_a_bounded_number_of_times_and_kept(
     tmp_path: Path, verifier: LocalVerifier
 ) -> None:
@@ -389,6 +390,7 @@ def test_a_child_too_like_the_living_is_drawn_again_a_bounded_number_of_times_an
     db.close()
 
 
+@pytest.mark.slow
 def test_a_child_is_not_compared_with_who_leaves_in_the_same_round(
     tmp_path: Path, verifier: LocalVerifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -198,6 +198,7 @@ def test_round_robin_draws_nothing():
     assert rng.getstate() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighting", ALL)
 def test_a_thousand_against_a_thousand(weighting):
     teachers, students = role("t", 1000), role("s", 1000)

@@ -438,6 +438,7 @@ def test_no_arrangement_of_tags_and_fences_breaks_the_chat_reader(text: str, kin
 
 # The chat reader's regular expression is quadratic on a run of spaces or letters: seconds for 20,000 characters, and a
 # model that repeats itself writes as many in the 2,048 tokens of `paper_7b`, in every completion of a batch.
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [" ", "a", "\n```python", "\n`"])
 @pytest.mark.parametrize("lead", ["", "\n"])
 def test_reading_takes_time_in_proportion_to_the_text(form: Prompts, lead: str, unit: str) -> None:

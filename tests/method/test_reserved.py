@@ -54,6 +54,7 @@ def test_no_message_is_shared_with_a_seed_or_twice_reserved() -> None:
     assert [draft.message for draft in reserved() if messages[draft.message] > 1] == []
 
 
+@pytest.mark.slow
 def test_every_reserved_program_is_a_valid_task_with_eight_different_inputs_and_some_different_outputs(
     verdicts: list[tuple[Verdict, Task | None]],
 ) -> None:

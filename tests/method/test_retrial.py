@@ -342,6 +342,7 @@ class Coin(LocalVerifier):
         return self.real.run(program, inputs, cpu_s)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [0, 1])
 def test_coins_of_a_run_are_recorded_as_withdrawn_also_where_it_samples_ahead(
     tmp_path: Path, verifier: LocalVerifier, ahead: int

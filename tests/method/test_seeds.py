@@ -54,6 +54,7 @@ def test_the_generated_programs_are_what_the_tool_writes() -> None:
     assert written == write_seeds.as_text(write_seeds.generated()), "run `python -m tools.write_seeds`"
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_no_seed_computes_what_a_reserved_program_computes() -> None:
     found = [(draft.message, same_as_reserved(draft)) for draft in seeds()]
@@ -271,6 +272,7 @@ def test_what_a_bank_knew_survives_a_resume() -> None:
     assert idea(other) == idea(task(PROGRAM))
 
 
+@pytest.mark.slow
 def test_shipped_programs_have_no_code_that_can_never_run() -> None:
     # So their shapes need not be looked for in what is left of them, which takes a second for all.
     for draft in (*seeds(), *reserved()):

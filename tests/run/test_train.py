@@ -56,6 +56,7 @@ def test_the_loop_learns(tmp_path: Path, verifier: LocalVerifier) -> None:
         assert fmean(line[what] for line in last) > fmean(line[what] for line in first) + gain, what
 
 
+@pytest.mark.slow
 def test_the_loop_learns_with_another_advantage_and_every_further_term(tmp_path: Path, verifier: LocalVerifier) -> None:
     terms = {"positive_weight": 0.5, "imitation": 0.5, "entropy_bonus": 0.1, "advantage": "passk", "pass_k": 2}
     changes = {f"learning.{name}": value for name, value in terms.items()}
@@ -155,6 +156,7 @@ def test_a_step_that_is_sampled_ahead_is_one_version_old_and_waits_for_births(
         assert len(saved.bank) == lines[step - 1]["task_bank_size"]
 
 
+@pytest.mark.slow
 def test_a_run_that_samples_ahead_goes_on_from_any_checkpoint(tmp_path: Path, verifier: LocalVerifier) -> None:
     changes = {"run.steps": 4, "run.checkpoint_every": 1, "learning.lr": 1e-3, "learning.max_staleness": 1}
     config = toy.config(tmp_path, **changes)
@@ -195,6 +197,7 @@ def test_resuming_gives_exactly_the_uninterrupted_run(tmp_path: Path, verifier: 
     assert dumps[0] == dumps[1]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_counts_each_members_version_on(tmp_path: Path, verifier: LocalVerifier) -> None:
     config = toy.config(tmp_path, **EVOLVING)
     whole = toy.trainer(config, tmp_path / "whole", verifier)
@@ -263,6 +266,7 @@ def test_a_checkpoint_of_another_base_is_refused_by_name(tmp_path: Path, verifie
     trainer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("teachers", "students", "matches"), [(4, 8, 8), (3, 1, 3), (1, 1, 1)])
 def test_populations_of_unequal_size(
     tmp_path: Path, verifier: LocalVerifier, teachers: int, students: int, matches: int
@@ -324,6 +328,7 @@ def test_config_and_metrics_are_plain_json(tmp_path: Path, verifier: LocalVerifi
     assert "NaN" not in (tmp_path / "run" / "metrics.jsonl").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run.sqlite", "metrics.jsonl", "checkpoints/step-000000"])
 def test_what_is_removed_while_a_run_trains_is_noticed_at_the_steps_end(
     tmp_path: Path, verifier: LocalVerifier, name: str

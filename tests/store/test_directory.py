@@ -277,6 +277,7 @@ def test_rewinding_a_run_without_metrics_is_no_error(run: RunDirectory) -> None:
     assert run.metrics() == []
 
 
+@pytest.mark.slow
 @given(st.integers(1, 60))
 def test_a_line_that_was_cut_off_anywhere_is_dropped_and_the_next_is_whole(cut: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -369,6 +370,7 @@ except OSError as error:
     assert [p.name for p in tmp_path.iterdir()] == ["config.json"]
 
 
+@pytest.mark.slow
 def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     write_text(path, "0" * 200_000)

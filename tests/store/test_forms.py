@@ -205,6 +205,7 @@ def test_each_bad_row_is_refused_in_one_line_that_names_it(tmp_path: Path, verif
         assert reason in line
 
 
+@pytest.mark.slow
 def test_what_is_imported_is_read_by_a_run_and_by_the_importer(tmp_path: Path, verifier: LocalVerifier) -> None:
     (tmp_path / "rows.jsonl").write_text(json.dumps(MBPP))
     out = tmp_path / "tasks.jsonl"

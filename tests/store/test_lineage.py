@@ -146,6 +146,7 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path, whole: Path) -> None:
         lives(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_the_figure_has_a_line_for_every_life_and_an_arc_for_every_parent(
     whole: Path, tmp_path: Path, ending: str
@@ -172,6 +173,7 @@ def lineage(*args: str) -> Done:
     return redqueen("lineage", *args)
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_tree_or_json_and_draws(whole: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "redqueen", "lineage", str(whole), "--figure", str(tmp_path / "tree.png")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -15,10 +15,12 @@ def table() -> list[Row]:
     return rows(trials=400, attempts=(6,))
 
 
+@pytest.mark.slow
 def test_the_table_has_every_rate_and_reward(table: list[Row]) -> None:
     assert len(table) == len(RATES) * len(TEACHER_REWARDS)
 
 
+@pytest.mark.slow
 def test_a_coin_earns_less_than_a_task_that_pays_nothing(table: list[Row]) -> None:
     # The best of all coins earns -0.04 on average: the one of 50 %, paid by learnability, where no two answers are
     # equal. The standard error of 400 games is 0.05, and they are the same games each time.

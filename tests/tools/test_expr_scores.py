@@ -39,6 +39,7 @@ class Archive:
         ]
 
 
+@pytest.mark.slow
 def test_what_the_machine_lost_is_no_wrong_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expr_scores, "ArchiveReader", Archive)
     (cells,) = expr_scores.depth_scores(RunDirectory(tmp_path), 5).values()

@@ -68,6 +68,7 @@ def planned(base: str, card: int, *overrides: str) -> Plan | None:
     return Plan(config, gpu(base), lengths(config.sampling.proposal_tokens), config.capacity)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("run", "pages"), [*((run, "auto") for run in RUNS), ("rank=16, tokens=1024", "off")])
 @pytest.mark.parametrize("card", CARDS)
 def test_no_plan_runs_out_of_memory_in_ten_steps(

@@ -57,6 +57,7 @@ def test_hours_are_those_of_all_steps() -> None:
     assert forecast(recomputed, H200).learn == pytest.approx(1.5 * step.learn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "few", ["sampling.batch_rows=4", "sampling.cache_tokens=256", "game.attempts=600", "sampling.batch_rows=1"]
 )

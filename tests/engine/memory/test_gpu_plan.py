@@ -71,6 +71,7 @@ def test_activations_are_what_the_forward_pass_keeps(prompt: int, texts: int, to
         assert estimated == pytest.approx(kept / rows, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [student_batch, teacher_batch])
 def test_the_peak_of_a_micro_batch_is_what_is_planned(make: Callable[[Draw, int], list[PromptGroup]]) -> None:
     small = SEVEN_B.with_layers(8)

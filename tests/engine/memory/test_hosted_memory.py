@@ -30,6 +30,7 @@ LENGTH = 64
 LENGTHS = PromptLengths(proposal=200, attempt=100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gemma2", "gemma3", "phi3", "olmo2", "granite"])
 def test_what_is_counted_without_memory_is_what_a_pass_saves(family: str) -> None:
     with FakeTensorMode():

@@ -114,6 +114,7 @@ def test_two_members_in_one_batch_equal_each_alone(family: str) -> None:
     assert (of_both - of_each).abs().max() <= 1e-4 * of_each.abs().max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_recomputed_activations_give_the_same_gradients(family: str) -> None:
     decoder, bank = hosted(family)

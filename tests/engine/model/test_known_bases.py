@@ -16,6 +16,7 @@ from redqueen.method.prompt_lengths import prompt_lengths
 TARGETS = (ModelConfig().targets, ("q_proj", "v_proj"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("targets", TARGETS)
 @pytest.mark.parametrize("name", [name for name in KNOWN if name.endswith("Instruct")])
 def test_the_dimensions_are_those_of_transformers(name: str, targets: tuple[str, ...]) -> None:
@@ -33,6 +34,7 @@ def test_the_dimensions_are_those_of_transformers(name: str, targets: tuple[str,
     assert shape_of(ModelConfig(name=name, targets=targets)) == shape_in(shell, targets)
 
 
+@pytest.mark.slow
 def test_they_have_as_many_weights_as_their_makers_say() -> None:
     billions = {name: shape_of(ModelConfig(name=name)).weights / 1e9 for name in KNOWN}
     for size, expected in {"0.5B": 0.49, "1.5B": 1.54, "3B": 3.09, "7B": 7.62, "14B": 14.8, "32B": 32.8}.items():
@@ -59,7 +61,8 @@ def test_every_recipe_for_a_gpu_has_a_known_base() -> None:
         assert config.sampling.batch_rows == config.sampling.prefill_tokens == config.learning.batch_tokens == 0
 
 
-@pytest.mark.parametrize("references", [2, *(pytest.param(many, marks=pytest.mark.slow) for many in (4, 6))])
+@pytest.mark.slow
+@pytest.mark.parametrize("references", [2, 4, 6])
 def test_without_a_tokenizer_prompts_are_not_taken_to_be_shorter_than_they_are(references: int) -> None:
     if cached() is None:
         pytest.skip("the bundled model is not converted yet")

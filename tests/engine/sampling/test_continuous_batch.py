@@ -23,6 +23,7 @@ from tests.reference import noisy
 from tests.tiny import FAMILIES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 4, 7])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_many_more_requests_than_rows_give_what_each_gives_alone(tiny_policy: Build, family: str, rows: int) -> None:
@@ -59,6 +60,7 @@ def _count(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, seen: list[i
 
 
 # On a GPU, the host looks at tokens while the next ones are sampled, and rows are computed in buckets.
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [4, 11])
 def test_a_host_that_looks_later_and_less_often_changes_nothing(
     tiny_policy: Build, monkeypatch: pytest.MonkeyPatch, rows: int
@@ -86,6 +88,7 @@ def test_recorded_steps_that_are_repeated_change_nothing(tiny_policy: Build, mon
     assert recorder.repetitions > 60
 
 
+@pytest.mark.slow
 def test_a_kept_batch_repeats_what_was_recorded_for_earlier_ones_with_the_weights_of_now(
     tiny_policy: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:

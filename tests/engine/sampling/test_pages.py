@@ -232,6 +232,7 @@ def test_recorded_steps_over_pages_are_repeated_rightly(
     assert recorder.repetitions > 60
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not flash_takes_pages(), reason="this torch's flash attention reads no pages")
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("at_once", [False, True])

@@ -152,6 +152,7 @@ def test_an_error_of_the_callback_leaves_nothing_behind_for_the_next_batch(poole
     assert pooled.sample(crowd(20, 5)) == expected
 
 
+@pytest.mark.slow
 def test_an_ended_worker_is_an_error_that_says_what_to_do(config: ModelConfig) -> None:
     with open_policy(load(config), EngineSettings(config, SAMPLING, LEARNING), 3) as policy:
         assert isinstance(policy.executor, WorkerPool)
@@ -163,6 +164,7 @@ def test_an_ended_worker_is_an_error_that_says_what_to_do(config: ModelConfig) -
     assert policy.executor.processes == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_passes_by_a_worker_that_has_just_been_started(
     config: ModelConfig, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,6 +182,7 @@ def test_ctrl_c_passes_by_a_worker_that_has_just_been_started(
     assert "Traceback" not in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_worker_whose_pipe_closes_ends_without_a_word(config: ModelConfig, capfd: pytest.CaptureFixture[str]) -> None:
     with open_policy(load(config), EngineSettings(config, SAMPLING, LEARNING), 3) as policy:
         assert isinstance(policy.executor, WorkerPool)

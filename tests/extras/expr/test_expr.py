@@ -140,6 +140,7 @@ def test_one_shape_in_sixteen_is_reserved_and_no_shallow_one() -> None:
     assert not EXPR.is_reserved("def f(x):\n    return x")
 
 
+@pytest.mark.slow
 def test_the_reserved_ones_are_of_each_depth_without_end_and_no_seed_is_one() -> None:
     report = EXPR.reserved("report")
     depths = Counter(size_of(parse(draft.program))[0] for draft in report)

@@ -114,6 +114,7 @@ def test_j_and_enter_open_a_task_and_its_script_does_not_run(chromium: Browser, 
     assert "cyclomatic complexity" in chromium.run("document.querySelector('main').textContent")
 
 
+@pytest.mark.slow
 def test_every_view_is_drawn_at_every_width_and_in_both_themes(chromium: Browser, web: str) -> None:
     views = ["/runs", "/?run=first", "/league?run=first", "/matrix?run=first&all=1", "/matrix?run=first&show=games"]
     views += ["/tree?run=first", "/tasks?run=first", "/member?run=first&name=T0", "/"]
@@ -135,6 +136,7 @@ def test_every_view_is_drawn_at_every_width_and_in_both_themes(chromium: Browser
     chromium.run("document.getElementById('theme').click()")
 
 
+@pytest.mark.slow
 def test_the_page_follows_a_run(chromium: Browser, watched: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(watched / "first", tmp_path / "run"))
     metrics = run / "metrics.jsonl"
@@ -184,6 +186,7 @@ def hold(chromium: Browser, address: str) -> None:
     chromium.run(HELD % json.dumps(address))
 
 
+@pytest.mark.slow
 def test_one_update_is_under_way_and_one_that_failed_is_tried_again(
     chromium: Browser, watched: Path, tmp_path: Path
 ) -> None:
@@ -226,6 +229,7 @@ def test_a_view_that_comes_late_leaves_the_next_one_alone(chromium: Browser, web
     assert chromium.run("document.querySelectorAll('.runs tbody tr').length") == 2
 
 
+@pytest.mark.slow
 def test_what_could_not_be_shown_is_tried_again(chromium: Browser, web: str) -> None:
     chromium.goto(f"{web}/tasks?run=first")
     hold(chromium, "/api/state")
@@ -235,6 +239,7 @@ def test_what_could_not_be_shown_is_tried_again(chromium: Browser, web: str) -> 
     chromium.until("document.querySelectorAll('main table').length === 2")
 
 
+@pytest.mark.slow
 def test_ages_grow_while_nothing_new_is_written(chromium: Browser, watched: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(watched / "first", tmp_path / "run"))
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -254,6 +259,7 @@ def test_ages_grow_while_nothing_new_is_written(chromium: Browser, watched: Path
         chromium.call("Page.navigate", url="about:blank")
 
 
+@pytest.mark.slow
 def test_lists_of_runs_follow_and_keep_what_is_chosen(chromium: Browser, watched: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(watched, tmp_path / "runs"))
     ticked = "[...document.querySelectorAll('input[name=with]:checked')].map((box) => box.value).sort()"

@@ -95,6 +95,7 @@ def test_a_browser_shows_it_and_asks_for_nothing(run: LiveRun, tmp_path: Path) -
         assert set(shown.requests) == {file.as_uri()}
 
 
+@pytest.mark.slow
 @needs_chromium
 def test_a_matrix_of_very_many_shows_the_living(run: LiveRun, tmp_path: Path) -> None:
     text = page(run)

@@ -37,6 +37,7 @@ def compared(sandbox: Sandbox, count: int, seed: int) -> Counter[str]:
     return outcomes
 
 
+@pytest.mark.slow
 def test_two_hundred_drawn_queries_give_what_sqlite_gives(sql_sandbox: Sandbox) -> None:
     outcomes = compared(sql_sandbox, 200, 0)
     assert outcomes["equal"] > 150

@@ -191,6 +191,7 @@ def test_the_order_of_rows_is_no_part_of_a_database() -> None:
     assert SQL.input_identity("{'t': [('a',), (1,), (2,)]}") != SQL.input_identity("{'t': [('a',), (2,)]}")
 
 
+@pytest.mark.slow
 def test_all_seeds_are_tasks_of_every_kind_and_none_is_reserved(judge: LocalVerifier) -> None:
     drafts = {str(number): draft for number, draft in enumerate(SQL.seeds()[::3])}
     wholes = verified_tasks(judge, drafts, SQL)
@@ -201,6 +202,7 @@ def test_all_seeds_are_tasks_of_every_kind_and_none_is_reserved(judge: LocalVeri
     assert all(SQL.is_reserved(draft.program) for draft in SQL.reserved())
 
 
+@pytest.mark.slow
 def test_the_halves_share_no_shape(judge: LocalVerifier) -> None:
     one, other = ({SQL.shape(draft.program) for draft in SQL.reserved(half)} for half in ("selection", "report"))
     assert len(one) == len(other) == 10
@@ -208,6 +210,7 @@ def test_the_halves_share_no_shape(judge: LocalVerifier) -> None:
     assert len(verified_tasks(judge, {str(n): d for n, d in enumerate(SQL.reserved())}, SQL)) == len(SQL.reserved())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["completion", "chat"])
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_written_is_read_again(judge: LocalVerifier, form: str, name: str) -> None:

@@ -68,6 +68,7 @@ def test_the_fixed_tasks_are_of_the_kinds_in_which_students_are_tested(
     assert {task.kind for task in fixed} == {"code_i"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("easy_reserved")
 def test_controls_and_curves(toy_replay: Callable[..., Replay], saved: Checkpoint) -> None:
     replay = toy_replay(slots_needed(saved))

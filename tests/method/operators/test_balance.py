@@ -73,6 +73,7 @@ def parents(policy: Policy) -> list[Adapter]:
 
 
 # fresh inherits nothing, so it has PEFT's lengths and not its parents'.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in ALL if name != "fresh"])
 def test_a_childs_first_update_is_as_long_as_its_parents(name: str, policy: Policy, parents: list[Adapter]) -> None:
     own = parents if name in TWO_PARENTS else parents[:1]

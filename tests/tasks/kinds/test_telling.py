@@ -119,6 +119,7 @@ def test_a_program_without_remarks_stays_as_it_is(program: str) -> None:
     assert without_remarks(program) == program
 
 
+@pytest.mark.slow
 def test_every_shipped_program_is_shown_as_it_is() -> None:
     for language in languages(BUILT_IN):
         programs = [draft.program for draft in (*language.seeds(), *language.reserved(None))]

@@ -106,6 +106,7 @@ def test_blocks_of_any_text_follow_each_other(text: str) -> None:
         at = block.end
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

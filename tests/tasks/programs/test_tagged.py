@@ -45,6 +45,7 @@ def test_of_several_answers_the_last_with_a_block_counts() -> None:
     assert last_answer("<answer>") == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

@@ -133,6 +133,7 @@ def test_a_recursive_call_is_one_step(verifier: LocalVerifier) -> None:
     assert work(verifier, program, "3") == ["if 3 <= 1 -> False", "return 3 * f(3 - 1) -> 3 * f(2) -> 3 * 2 -> 6"]
 
 
+@pytest.mark.slow
 def test_the_last_line_of_every_seed_ends_with_its_output(
     verifier: LocalVerifier, seed_tasks: dict[Kind, list[Task]]
 ) -> None:
