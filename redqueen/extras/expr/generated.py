@@ -233,6 +233,19 @@ def _shallow(wanted: int) -> list[str]:
 @cache
 def reserved(half: Half) -> tuple[Draft, ...]:
     """Returns the first reserved programs of a half, the depths in turn."""
-    by_depth = [list(islice(reserved_stream(half, depth), RESERVED_EACH)) for depth in RESERVED_DEPTHS]
+    by_depth = [_reserved_of(depth)[half] for depth in RESERVED_DEPTHS]
     programs = [program for turn in zip(*by_depth, strict=True) for program in turn]
     return tuple(Draft(program, examples(program, EXAMPLES)) for program in programs)
+
+
+@cache
+def _reserved_of(depth: int) -> dict[Half, list[str]]:
+    """Returns the first reserved programs of a depth by half, as `reserved_stream` gives them: one pass for both."""
+    found: dict[Half, list[str]] = {"selection": [], "report": []}
+    for program in stream(depth, "reserved", wanted=lambda program: half_of(program) is not None):
+        half = half_of(program)
+        if half is not None and len(found[half]) < RESERVED_EACH:
+            found[half].append(program)
+        if all(len(programs) == RESERVED_EACH for programs in found.values()):
+            break
+    return found
