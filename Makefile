@@ -24,7 +24,7 @@ DATA ?=
 help:
 	@echo "make train     train 2 teachers and 2 students on the bundled model, into $(RUN)"
 	@echo "make check     the quick tests: about a minute"
-	@echo "make test      the tests that a change should pass: about 10 minutes"
+	@echo "make test      the tests that a change should pass: about 7 minutes"
 	@echo "make test-all  all tests: long properties, real runs, the benchmarks at tiny size"
 	@echo "make test-thorough  of these only what make test leaves out: CI runs the two"
 	@echo "make test-trackers  the trackers with their real libraries, in an environment of their own: a few minutes"
