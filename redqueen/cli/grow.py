@@ -35,9 +35,11 @@ def grown(file: Path, overrides: Sequence[str], steps: int | None, model: str | 
     for word in overrides:
         key = word.partition("=")[0].strip().lstrip("-")
         if key in ("game.seeds", "game.tasks"):
-            raise UserError(f"{key} is what {file} becomes here: leave it out, or use redqueen train grow {word}")
+            raise UserError(
+                f"redqueen grow sets {key} to {file} itself: leave {key} out, or use redqueen train grow {word}"
+            )
     if file.is_dir() and not is_exported(file) and not RunDirectory(file).config_file.exists():
-        raise UserError(f"{file} is a folder and no run: give one file of tasks")
+        raise UserError(f"{file} is a folder, but not a run: give one file of tasks")
     # A wrong setting is told before minutes of work.
     configure(["grow", *overrides], steps, model)
     if not file.is_dir() and is_rows(file) and not _is_imported(file):
@@ -83,10 +85,11 @@ def introduce_own(game: GameConfig, evals: EvalsConfig, population: PopulationCo
     source, tasks = _own_tasks(game)
     programs = {(likeness_of(task), fingerprint_of(task)) for task in tasks}
     alike = {likeness for likeness, _ in programs}
+    noun = "different program" if any(task.program for task in tasks) else "different question"
     held = held_out_of(programs, evals.held_out_share)
     held_out = sum(likeness in held for likeness, _ in programs)
     console.print(
-        f"found: {counted(len(programs), 'different program')} in {source}, {len(alike)} up to names and constants; "
+        f"found: {counted(len(programs), noun)} in {source}, {len(alike)} up to names and constants; "
         f"they are posed as {', '.join(game.kinds)}"
     )
     held_out_line = f"held out: {held_out} of them; nothing is trained on these or on what is similar (evals.own)"
@@ -97,16 +100,18 @@ def introduce_own(game: GameConfig, evals: EvalsConfig, population: PopulationCo
         )
     console.print(held_out_line)
     own = posed_per_kind(game, population) * len(game.kinds)
-    teachers = game.teacher_proposals * len(game.kinds) if population.teachers else 0
+    posed = f"{own} of your tasks"
+    if population.teachers:
+        posed += f" and up to {game.teacher_proposals * len(game.kinds)} that a teacher makes of them"
     console.print(
-        f"a step: each student is posed {own} of your tasks and up to {teachers} that a teacher makes of them, with "
-        f"{game.attempts} attempts each; {counted(steps, 'step')}. How long they take is said after the first one"
+        f"a step: each student is posed {posed}, with {game.attempts} attempts each; {counted(steps, 'step')}. "
+        "The time left is shown after the first step"
     )
     solved = "your held-out tasks" if held_out else "the reserved tasks"
     compared = f"compared: what the students solve of {solved}, with what the start solves"
     if population.teachers:
         compared += (
-            ". What teachers add, this tells: redqueen train grow "
+            ". To see what teachers add, compare with a run without them: redqueen train grow "
             f"game.{'tasks' if game.tasks else 'seeds'}={quoted(source)} population.teachers=0"
         )
     console.print(compared)

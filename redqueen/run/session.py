@@ -342,16 +342,22 @@ def _begin(trainer: Trainer, listener: Listener) -> None:
     """Makes the first population and fills the task bank."""
     if trainer.evaluation is not None:
         problems = sum(len(loaded.problems) for loaded in trainer.evaluation.loaded)
-        listener.note(f"the start is evaluated on {problems} held-out tasks before the first step")
+        # A run of the user's questions alone has no other held-out tasks than those that are chosen below.
+        if problems:
+            listener.note(f"the start is evaluated on {problems} held-out tasks before the first step")
     source = trainer.config.game.tasks
     what = "the seed programs" if source is None else f"the tasks of {source}"
     listener.note(f"checking {what} in the sandbox ({trainer.self_play.verifier.tier} isolation) ...")
     planted = trainer.begin(None if source is None else fixed_tasks(Path(source)), listener.progress)
     if planted.held_out:
         held_out = set(map(fingerprint_of, planted.held_out))
+        noun = "programs" if any(task.program for task in planted.held_out) else "questions"
+        tasks = f"{len(planted.held_out)} tasks"
+        if trainer.evaluation is not None and len(trainer.evaluation.loaded[-1].problems) < len(planted.held_out):
+            tasks = f"{len(trainer.evaluation.loaded[-1].problems)} of {tasks}, evals.limit"
         listener.note(
-            f"{len(held_out)} of your {len(held_out) + planted.programs} programs are held out, similar ones together: "
-            f"students are tested on them ({len(planted.held_out)} tasks), and nothing is trained on them (evals.own)"
+            f"{len(held_out)} of your {len(held_out) + planted.programs} {noun} are held out, similar ones together: "
+            f"the start and students are tested on them ({tasks}), and nothing is trained on them (evals.own)"
         )
     if planted.left_out:
         listener.note(

@@ -264,7 +264,7 @@ SITUATIONS: dict[str, Situation] = {
     "seeds that are a table": Situation(
         "train game.seeds=full/t.csv", "A table must be rows of JSON first", write("full/t.csv", "a,b\n")
     ),
-    "grow from a folder": Situation("grow full", "full is a folder and no run: give one file of tasks"),
+    "grow from a folder": Situation("grow full", "full is a folder, but not a run: give one file of tasks"),
     "a list as configuration": Situation(
         "train --config full/c.json", "holds no JSON object", write("full/c.json", "[]")
     ),

@@ -97,7 +97,7 @@ def test_files_whose_names_differ_behind_a_dot_are_imported_apart(tmp_path: Path
 @pytest.mark.parametrize("key", ["game.seeds", "game.tasks"])
 def test_what_the_file_becomes_is_not_given_beside_it(key: str, tmp_path: Path) -> None:
     file = published(tmp_path / "gsm8k.jsonl", GSM8K)
-    with pytest.raises(UserError, match=rf"{key} is what .*gsm8k\.jsonl becomes here: leave it out"):
+    with pytest.raises(UserError, match=rf"redqueen grow sets {key} to .*gsm8k\.jsonl itself: leave {key} out"):
         grown(file, ["game.attempts=4", f"{key}=x.txt"], None, None)
     assert list(tmp_path.iterdir()) == [file]
 

@@ -36,6 +36,8 @@ from redqueen.tasks.tested.tests import cases, defined, expression, is_plain, sh
 
 MOST_SHOWN = 3
 """Tests that a student sees, at most half of them; it is judged on all."""
+CALLS_NEEDED = 3
+"""No teacher has to write more calls than this: it writes as many as it is shown, and MBPP's rows have three."""
 _PLAIN = 1 << 24
 
 
@@ -109,8 +111,9 @@ class PassTests(Induction):
 
     def _draft(self, program: str, inputs: Sequence[str], message: str, counts: InputCounts, form: str) -> Draft | str:
         different = tuple(dict.fromkeys(inputs))[: counts.most]
-        if not message or not program or len(different) < counts.least:
-            return f"{form}, {counts.least} different ones, are needed"
+        least = min(counts.least, CALLS_NEEDED)
+        if not message or not program or len(different) < least:
+            return f"{form}, {least} different ones, are needed"
         try:
             # What asks nothing of the program would be passed by any.
             if not all(map(is_plain, different)):

@@ -93,6 +93,13 @@ def test_an_input_that_asks_nothing_of_the_program_is_refused() -> None:
     assert "does not define plus" in str(reader.read_proposal("code_t", other.replace("len", "plus"), None))
 
 
+def test_a_teacher_needs_no_more_calls_than_published_rows_have_tests() -> None:
+    reader = prompts("completion", GameConfig(min_inputs=4))
+    text = "# add\ndef add(a, b):\n    return a + b\nadd(1, 2)\nadd(2, 2)\n"
+    assert isinstance(reader.read_proposal("code_t", text + "add(3, 4)", None), Draft)
+    assert "3 different ones, are needed" in str(reader.read_proposal("code_t", text + "add(2, 2)", None))
+
+
 @pytest.mark.parametrize("form", ["completion", "chat"])
 @pytest.mark.parametrize("posed", [ADD, SCRIPT])
 def test_what_is_written_is_read_again(form: str, posed: Task) -> None:
