@@ -114,8 +114,8 @@ def test_settings_of_a_script_keep_all_their_digits() -> None:
     [
         ("evals.benchmarks=none", "evals.benchmarks: it names no benchmark: .* write evals.every=0"),
         ("evals.benchmarks=", "evals.benchmarks: it names no benchmark"),
-        ("run.steps=none", "run.steps: none is no value of this setting: see redqueen keys run.steps"),
-        ("game.kinds=none", "game.kinds: none is no value of this setting"),
+        ("run.steps=none", "run.steps cannot be none: see redqueen keys run.steps"),
+        ("game.kinds=none", "game.kinds cannot be none"),
         ("game.kinds=", "game.kinds is empty: name at least one of code_o, code_i, "),
         ("model.targets=", "model.targets is empty: name at least one$"),
         (

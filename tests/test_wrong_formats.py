@@ -23,7 +23,7 @@ ROW = '{"program": "def f(x): return x", "inputs": ["1"]}\n'
 def test_rows_that_are_no_text_are_refused_as_a_file(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_bytes(content)
-    with pytest.raises(UserError, match="is no text in UTF-8: save it in that encoding"):
+    with pytest.raises(UserError, match="is not UTF-8 text: save it in that encoding"):
         list(read_rows(file))
 
 
@@ -53,7 +53,7 @@ def test_a_bad_first_row_is_a_bad_row(tmp_path: Path, text: str) -> None:
 def test_a_row_in_another_encoding_is_told_so(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_bytes(ROW.replace("return x", "return 'ä'").encode("latin-1") + ROW.encode())
-    assert next(read_rows(file)) == "no text in UTF-8: save the file in that encoding"
+    assert next(read_rows(file)) == "not UTF-8 text: save the file in that encoding"
 
 
 def test_half_of_a_surrogate_pair_is_refused_by_row(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_rows_with_a_mark_in_front_and_ends_of_windows_are_read(tmp_path: Path) 
 def test_settings_that_are_no_text_are_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "mine.toml"
     file.write_bytes(content)
-    with pytest.raises(ConfigError, match="is no text in UTF-8"):
+    with pytest.raises(ConfigError, match="is not UTF-8 text"):
         _start(file)
 
 

@@ -313,7 +313,9 @@ def warm_start(
     lr: Annotated[float, typer.Option(metavar="LR", help="Learning rate.")] = 3e-3,
     answers_alone: Annotated[
         bool,
-        typer.Option("--answers-alone", help="Learn half of the answers without their inputs: where these are long."),
+        typer.Option(
+            "--answers-alone", help="Learn half of the answers without the inputs before them: for long inputs."
+        ),
     ] = False,
     answers: Annotated[
         int,
@@ -352,7 +354,8 @@ def verify(
 
     The answer is one JSON verdict a line, in the same order. A proposal is {"id", "kind", "program", "input"}; an
     attempt also has "answer" and "output", or for code_f "answer", "message", "examples" and "hidden" instead. All
-    values are texts of Python literals. The exit code is 0 also where lines could not be judged: each says why.
+    values are texts of Python literals. The exit code is 0 even if some lines could not be judged: the verdict on such
+    a line says why.
     """
     from redqueen.cli.verify import run_verify
 

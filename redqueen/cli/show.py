@@ -57,7 +57,9 @@ def run_show(
     console.print(printable(_summary(every, chosen, limit, order)), soft_wrap=True)
     own = {proposed.proposal.kind for proposed in chosen[:limit]}
     if plain := sorted(kind for kind in own if type(find_or_plain(kind)) is TaskKind):
-        console.print(f"{', '.join(plain)}: of the run's own modules; --load-plugins words these tasks as they do")
+        console.print(
+            f"{', '.join(plain)}: defined by the run's own modules; --load-plugins shows these tasks in their wording"
+        )
     return 0
 
 

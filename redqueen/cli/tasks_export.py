@@ -70,7 +70,7 @@ makes a seed file for a new run of it.
 - recipe {code(recipe)}, {players}
 - seed {seed}, steps {records[0].step} to {records[-1].step}
 - base model: {about_base(base)}
-- every program ran three times in a sandbox and gave the same outputs
+- every program ran at least four times in a sandbox and gave the same outputs
 - asked for: {asked(wanted)}
 - solve rates are in sample: the student was trained on the task. They are of the student that the task was posed to,
   as it was then

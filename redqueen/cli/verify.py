@@ -64,7 +64,9 @@ def read_entry(raw: bytes) -> VerifyEntry:
     if not isinstance(name, str | int) or isinstance(name, bool):
         raise BadLineError(None, '"id" must be a text or a whole number')
     if "inputs" in fields and "input" not in fields:
-        raise ExportedTaskError(name, "a task of `redqueen tasks export`: redqueen tasks import FILE checks such files")
+        raise ExportedTaskError(
+            name, "a task of `redqueen tasks export`: use redqueen tasks import FILE, which checks such files"
+        )
     try:
         kind = fields.get("kind")
         if not isinstance(kind, str) or not is_kind(kind) or find(kind).generated:
@@ -289,7 +291,7 @@ def _submit(number: int, raw: bytes, verifier: LocalVerifier) -> _Line:
     except BadLineError as error:
         # A whole file of them is a mistake that no verdict would explain.
         if number == 1 and isinstance(error, ExportedTaskError):
-            raise UserError(f"line 1 is {error}, and makes seeds of them") from None
+            raise UserError(f"line 1 is {error} and turns them into seeds") from None
         name = error.id
         question = Verdict(status="malformed", detail=f"line {number}: {error}")
     if isinstance(question, Verdict):

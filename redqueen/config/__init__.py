@@ -92,7 +92,7 @@ class Config(Section):
         # All attempts together are one try at pass@k, with nothing to compare it with.
         if self.learning.advantage == "passk" and k >= attempts:
             raise ValueError(
-                f"learning.advantage=passk compares the best of {k} attempts with that of {k} others: set "
+                f"learning.advantage=passk needs more than {k} attempts, to compare groups of {k}: set "
                 f"learning.pass_k below game.attempts={attempts}"
             )
         return self
@@ -298,7 +298,7 @@ def resolve(data: dict[str, Any]) -> Config:
         if first["type"] == "extra_forbidden":
             raise ConfigError(unknown_key(where, keys(Config))) from None
         if first["input"] is None and first["type"] != "value_error":
-            raise ConfigError(f"{where}: none is no value of this setting: see redqueen keys {where}") from None
+            raise ConfigError(f"{where} cannot be none: see redqueen keys {where}") from None
         if first["type"] == "too_short":
             choices = next((", ".join(key.choices) for key in describe(Config) if key.name == where), "")
             raise ConfigError(f"{where} is empty: name at least one{f' of {choices}' if choices else ''}") from None

@@ -42,7 +42,7 @@ def read_settings(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror or error}") from error
     except UnicodeDecodeError:
-        raise ConfigError(f"{file} is no text in UTF-8: save it in that encoding, not packed") from None
+        raise ConfigError(f"{file} is not UTF-8 text: save it in that encoding, uncompressed") from None
     except ValueError as error:
         # Python's reader says of a key that is written twice only that its value cannot be overwritten.
         said = " ".join(str(error).split()).replace("Cannot overwrite a value", "A key is written twice")

@@ -20,7 +20,7 @@ class GameConfig(Section):
         default=("code_o", "code_i", "code_f"), min_length=1
     )
     """The kinds of tasks that are played; for students alone also reasoning_gym:NAME, a generator of that library:
-    game.source=reasoning_gym:NAME,NAME is short for those (docs/DATA.md)."""
+    game.source=reasoning_gym:NAME,NAME is short for those (docs/extras/REASONING_GYM.md)."""
     proposals: int = 4
     """Proposals of each kind in a match, at least 2: they are compared with each other. For students alone, the tasks
     of each kind that a student is posed in a step."""

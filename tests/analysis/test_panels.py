@@ -99,14 +99,14 @@ def test_of_many_members_the_most_recent_have_a_curve(steps: int, living: int) -
     for key in OF_MEMBERS:
         expected = [f"S{number}" for number in range(last - shown + 1, last + 1)]
         assert [label for label in found[key].curves if label != "the start"] == expected, key
-        assert "Not everybody is shown" in found[key].note
+        assert "Not every member is shown" in found[key].note
 
 
 def test_of_a_few_members_everybody_has_a_curve() -> None:
     found = by_key(lives(MOST_MEMBERS - 1, 2))
     for key in OF_MEMBERS:
         assert len([label for label in found[key].curves if label != "the start"]) == MOST_MEMBERS
-        assert "Not everybody" not in found[key].note
+        assert "Not every member" not in found[key].note
 
 
 def test_limits_of_rewards_follow_data_beyond_the_usual() -> None:

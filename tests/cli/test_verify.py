@@ -396,5 +396,5 @@ def test_a_file_of_exported_tasks_is_one_line_that_names_the_command_for_it(tmp_
     # The first right answer, where an attempt was right.
     row["answer"] = "1"
     file.write_text(f"{json.dumps(row)}\n" * 3)
-    with pytest.raises(UserError, match="line 1 is a task of `redqueen tasks export`: redqueen tasks import FILE"):
+    with pytest.raises(UserError, match="line 1 is a task of `redqueen tasks export`: use redqueen tasks import FILE"):
         run_verify(str(file), 1)

@@ -92,7 +92,7 @@ def _interval(gain: Interval) -> str:
     """Returns what is said of a gain's interval, which needs problems that changed and problems that did not."""
     if gain.low is not None:
         return "95 % interval"
-    return f"no interval: {'every problem changed alike' if gain.mean else 'every answer was as at the start'}"
+    return f"no interval: {'every problem changed in the same way' if gain.mean else 'no problem changed'}"
 
 
 def trained(line: Line) -> tuple[Mapping[str, Mapping[str, float | None]], list[str]]:
@@ -114,7 +114,7 @@ def _by_gains(gains: Sequence[Interval], problems: int, text: str) -> HeadlineAn
     if all(gain.below for gain in gains):
         return HeadlineAnswer(value="no: below the start", text=text, tone="bad")
     if problems < FEW_PROBLEMS:
-        text += " So few problems show large gains only: `redqueen eval` asks all there are."
+        text += " With so few problems only large gains can be shown: `redqueen eval` poses all of them."
     return HeadlineAnswer(value="no clear gain", text=text, tone="open")
 
 

@@ -41,7 +41,8 @@ class TaskRecord:
     the student never sees it. A task with tests has any program that passes them, or an empty text."""
     inputs: tuple[str, ...]
     """Argument lists as Python literals: the text between the brackets of `f(...)`. An induction
-    task has several. Of a task with tests they are what is asked: `add(2, 2)`, `stdin('1 2')`."""
+    task has several. For a task with tests, they are the calls or inputs that
+    the tests use: `add(2, 2)`, `stdin('1 2')`."""
     outputs: tuple[str, ...]
     """What the program returned in the sandbox for each of `inputs`, as Python literals."""
     message: str

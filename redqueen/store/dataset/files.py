@@ -190,7 +190,7 @@ def _check_lines(file: Path, head: bytes) -> None:
     text = codecs.getincrementaldecoder("utf-8-sig")(errors="replace").decode(head).lstrip()
     first = text.partition("\n")[0].strip()
     if "\x00" in text or head.startswith(b"\x1f\x8b"):
-        raise UserError(f"{file} is no text in UTF-8: save it in that encoding, not packed")
+        raise UserError(f"{file} is not UTF-8 text: save it in that encoding, uncompressed")
     if first == "{" or first.startswith("["):
         raise UserError(f"{file} is not one JSON object a line, but one value over the whole file: write a row a line")
     if not first.startswith("{") and re.search(r"[^\s,;\t][,;\t]", first):
@@ -201,7 +201,7 @@ def _row(line: bytes) -> dict[str, Any] | str:
     try:
         row = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        return "no text in UTF-8: save the file in that encoding"
+        return "not UTF-8 text: save the file in that encoding"
     except (ValueError, RecursionError) as error:
         # ValueError is also raised for numbers with too many digits.
         return f"not JSON: {str(error)[:200]}"

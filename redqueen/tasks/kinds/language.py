@@ -244,7 +244,7 @@ def read_own(
     except OSError as error:
         raise SeedError(f"game.seeds={file} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError:
-        raise SeedError(f"game.seeds={file} is no text in UTF-8: save it in that encoding") from None
+        raise SeedError(f"game.seeds={file} is not UTF-8 text: save it in that encoding") from None
     drafts: list[Draft] = []
     for line, block in _blocks(text):
         try:

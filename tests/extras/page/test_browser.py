@@ -432,7 +432,7 @@ def test_where_no_problem_tells_students_from_the_start_no_interval_is_drawn(
     with served(run) as address:
         chromium.goto(f"{address}/evaluation")
         shown = chromium.run("document.querySelector('main').textContent")
-        assert "none: every answer was as at the start" in shown
+        assert "none: no problem changed" in shown
         assert "– to –" not in shown
         chromium.call("Page.navigate", url="about:blank")
 

@@ -70,9 +70,9 @@ def test_where_no_interval_is_above_zero_nothing_is_claimed() -> None:
     # One problem gives no interval.
     alike = better([line(4, held_out=held_out(S0=(0.5, None, None)))], 4, 9)
     assert alike["value"] == "no clear gain"
-    assert "after step 4 (no interval: every problem changed alike)." in alike["text"]
+    assert "after step 4 (no interval: every problem changed in the same way)." in alike["text"]
     same = better([line(4, held_out=held_out(S0=(0.0, None, None)))], 4, 9)
-    assert "after step 4 (no interval: every answer was as at the start)." in same["text"]
+    assert "after step 4 (no interval: no problem changed)." in same["text"]
     assert better([line(4, held_out=held_out(S0=(-0.2, -0.3, -0.1)))], 4, 9)["value"] == "no: below the start"
 
 

@@ -89,7 +89,9 @@ class MetricChart:
         curves = {label: column for label, column in curves.items() if any(value is not None for value in column)}
         note = self.note
         if self.members is not None and len(names(self.members(lines, name))) > MOST_MEMBERS:
-            note += f" Not everybody is shown: of those of the last quarter at most {MOST_MEMBERS}, the most recent."
+            note += (
+                f" Not every member is shown: at most {MOST_MEMBERS}, the most recent of the last quarter of the steps."
+            )
         unit = self.unit or unit
         # The limits of a share are what is possible: a curve that hardly moves looks flat, in every run alike.
         low, high = (0, 1) if unit == "share" else self.limits

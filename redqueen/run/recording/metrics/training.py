@@ -116,8 +116,8 @@ def work_tokens(step: CountedStep) -> float | None:
     "share",
     MetricChart(
         "work",
-        "Attempts with work, and with the true one",
-        "Attempts that work the answer out, and those among them whose work is what the program does, line by line.",
+        "Attempts with work, and with correct work",
+        "Attempts that work the answer out, and the share of these whose work is what the program does, line by line.",
         several(work="work_rate", faithful="faithful_rate"),
     ),
     optional=True,

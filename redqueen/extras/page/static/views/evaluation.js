@@ -33,7 +33,7 @@ function inTraining(own) {
   const points = (share) => (share === null ? "–" : signed(100 * share, 1));
   const interval = ({ gain, low, high }) => {
     if (low !== null) return `${points(low)} to ${points(high)}`;
-    return gain === 0 ? "none: every answer was as at the start" : "none";
+    return gain === 0 ? "none: no problem changed" : "none";
   };
   const rows = students.map((student) => {
     const { name, rate, gain, newborn } = student;

@@ -66,7 +66,7 @@ function hall(champions, page) {
   }));
   return [
     h("h2", {}, "Hall of fame"),
-    soft("Frozen copies of members, whom the living still meet."),
+    soft("Frozen copies of past members, which living members still play against."),
     table(columns, rows, "hall of fame"),
   ];
 }

@@ -56,7 +56,7 @@ export const matrix = {
         h(
           "a",
           { href: address({ all: everybody ? "0" : "1" }) },
-          everybody ? "only the living" : "everybody that ever lived",
+          everybody ? "living members only" : "all members that ever lived",
         ),
       ),
       teachers.length && students.length

@@ -77,7 +77,7 @@ function listed(found, chosen, draw) {
     return way * (typeof a === "string" ? a.localeCompare(b, "en", { numeric: true }) : a === b ? 0 : a < b ? -1 : 1);
   };
   const shown = found.filter((run) => words.every((word) => text(run).includes(word))).sort(compared);
-  if (!shown.length) return h("p", {}, "No run is like that.");
+  if (!shown.length) return h("p", {}, "No run matches.");
   return table(COLUMNS.map((column, i) => [head(column, i, draw), column[1]]), shown.map((run) => row(run, chosen)), "runs");
 }
 

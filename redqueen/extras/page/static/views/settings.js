@@ -15,7 +15,7 @@ export const settings = {
       const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
       const found = rows.filter((row) => words.every((word) => `${row.key} ${row.text}`.toLowerCase().includes(word)));
       more.open = more.open || words.length > 0;
-      list.replaceChildren(found.length ? all(found, "all settings") : h("p", {}, "No setting is like that."));
+      list.replaceChildren(found.length ? all(found, "all settings") : h("p", {}, "No setting matches."));
     };
     search.addEventListener("input", draw);
     draw();

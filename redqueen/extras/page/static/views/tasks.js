@@ -109,7 +109,7 @@ function lines(data, page) {
   const words = data.total === 1 ? "1 proposal" : `${data.total} proposals`;
   const hint = "j and k, or the arrows, move; Enter opens; / goes to the filters.";
   if (data.searched) return searched(data, page, words, values);
-  if (!data.total) return [h("p", { class: "count", role: "status" }, "No proposal is like that. Widen the filter.")];
+  if (!data.total) return [h("p", { class: "count", role: "status" }, "No proposal matches. Widen the filter.")];
   return [
     h("p", { class: "soft count", role: "status" }, `${words}. ${hint}`),
     taskRows(data.tasks, page),
