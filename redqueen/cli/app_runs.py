@@ -219,18 +219,18 @@ def _check_targets(targets: list[str], name: str) -> None:
 
     These answers come before torch is imported, which takes seconds.
     """
-    from redqueen.evals.target_words import check_target
+    from redqueen.evals.target_words import check_different, check_target, is_run
 
     for target in targets:
         check_target(target)
+    check_different(targets)
     if name in ("students", "all"):
         return
     from redqueen.store.lineage import check_name
 
     for target in targets:
-        directory = RunDirectory(Path(target))
-        if directory.exists:
-            check_name(directory, name)
+        if is_run(target):
+            check_name(RunDirectory(Path(target)), name)
 
 
 tasks = typer.Typer(

@@ -263,7 +263,9 @@ def run_eval(targets: Sequence[str], members: str, model: str | None, wanted: Ev
     runs = [target for target in dict.fromkeys(targets) if RunDirectory(Path(target)).archive.exists()]
     overlaps, overlap_notes = contamination.notes(runs, results.benchmarks)
     sentences = [*weakest_lines(results), *overlap_notes]
-    table = paper.document(results, sentences, notes(results.benchmarks, plan))
+    steps = {entry.target: entry.step for entry in results.entries if entry.step is not None}
+    dated = [f"{target}: as it was after step {step}" for target, step in steps.items()]
+    table = paper.document(results, sentences, [*dated, *notes(results.benchmarks, plan)])
     # The page shows what a run has come to, and a run's curve has other columns.
     for run in runs if wanted.step is None else ():
         _keep(RunDirectory(Path(run)), table, progress)

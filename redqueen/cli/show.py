@@ -103,8 +103,11 @@ def _print(console: Console, proposed: TaskHistory, prompts: str) -> None:
         elif answer:
             whose = "the" if row.teacher == BANK else f"{author}'s"
             console.print(Text(printable(f"  {whose} answer  {answer}")))
-        solved = sum(attempt.status == "correct" for attempt in proposed.attempts)
-        console.print(_line(f"valid, solved {solved} of {len(proposed.attempts)}", "", row.reward, row.teacher))
+        judged = [attempt for attempt in proposed.attempts if attempt.reward is not None]
+        solved = sum(attempt.status == "correct" for attempt in judged)
+        lost = len(proposed.attempts) - len(judged)
+        said = f"valid, solved {solved} of {len(judged)}" + f" ({lost} more were not judged)" * bool(lost)
+        console.print(_line(said, "", row.reward, row.teacher))
         _print_attempts(console, proposed, prompts)
     console.print()
 

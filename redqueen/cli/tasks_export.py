@@ -7,14 +7,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from redqueen import __version__, extras
 from redqueen.cli.pushing import hub, push
 from redqueen.errors import UserError
 from redqueen.members import about_base, code, plain, yaml_text
-from redqueen.method.seeds import OWN
+from redqueen.method.seeds import AUTHOR, FIXED, OWN
 from redqueen.run.recording.plain_console import table_console
 from redqueen.store.allowed import check_kind
 from redqueen.store.dataset import TaskFilter, TaskRecord, TaskSelection, read_tasks, select
@@ -38,20 +38,15 @@ def dataset_card(
     """
     records = selected.records
     run = records[0].run
-    own = sum(record.author == OWN for record in records)
-    given = (
-        f"\n\n{own} of them no model wrote: they are the tasks that the run was given (`author` is `{OWN}`)."
-        if own
-        else ""
-    )
+    seeds = "`redqueen tasks import PATH/OF/THIS/FOLDER --out SEEDS.txt`\nmakes a seed file for a new run of it."
+    if languages_of(records) != ["Python"]:
+        seeds = "A new run plays them\nas fixed tasks with `game.tasks=PATH/OF/THIS/FOLDER`."
     return f"""{_metadata(run, len(records))}
 # Tasks of the run {plain(run)}
 
-{len(records)} small Python tasks with their outputs and solve rates. A language model wrote them while it was
-trained by co-evolution with [Red Queen](https://arxiv.org/abs/2605.16727) {__version__}: teachers write tasks, and
-students solve them.{given}
+{described(records)} with their outputs and solve rates. {written(records)}
 
-**A model wrote these programs, and not all were read. Run them in a sandbox only**, such as `redqueen verify`.
+**Not all of these programs were read by a person. Run them in a sandbox only**, such as `redqueen verify`.
 Inputs and outputs are Python literals: read them with `ast.literal_eval`, never with `eval`.
 
 ## Load
@@ -62,8 +57,7 @@ from datasets import load_dataset
 tasks = load_dataset("PATH/OF/THIS/FOLDER", split="train")
 ```
 
-or `pandas.read_parquet("{FOLDER_FILE}")`. `redqueen tasks import PATH/OF/THIS/FOLDER --out SEEDS.txt`
-makes a seed file for a new run of it.
+or `pandas.read_parquet("{FOLDER_FILE}")`. {seeds}
 
 ## Where they come from
 
@@ -90,6 +84,32 @@ Of {selected.total} valid tasks of the run, these are not here: {left_out(select
 None is given. Choose one when you publish this folder, and add it to the head of this file (`license: ...`); the base
 model's licence may say something about its outputs.
 """
+
+
+def languages_of(records: Sequence[TaskRecord]) -> list[str]:
+    """Returns the names of the languages that tasks are written in."""
+    return list(dict.fromkeys(find_or_plain(record.kind).language.words.name for record in records))
+
+
+def described(records: Sequence[TaskRecord]) -> str:
+    """Returns how many tasks there are, and of what language, e.g. "12 small Python tasks"."""
+    names = languages_of(records)
+    return f"{len(records)} small {names[0]} tasks" if len(names) == 1 else f"{len(records)} small tasks"
+
+
+def written(records: Sequence[TaskRecord]) -> str:
+    """Returns who wrote the tasks: members of the run, or whoever made the tasks that it was given."""
+    queen = f"[Red Queen](https://arxiv.org/abs/2605.16727) {__version__}"
+    given = sum(record.author in FIXED for record in records)
+    if given == len(records):
+        return f"No model wrote them: a run of\n{queen} was given them, and its students were trained on them."
+    text = (
+        f"A language model wrote them while it was\ntrained by co-evolution with {queen}: teachers write tasks, and\n"
+        "students solve them."
+    )
+    if not given:
+        return text
+    return f"{text}\n\n{given} of them no model wrote: the run was given them (`author` is `{OWN}` or `{AUTHOR}`)."
 
 
 def asked(wanted: TaskFilter) -> str:

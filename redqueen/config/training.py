@@ -80,8 +80,8 @@ class SamplingConfig(Section):
     """How completions are sampled."""
 
     engine: Literal["embedded", "vllm", "auto"] = "embedded"
-    """What samples: the embedded sampler, or vLLM on the same machine (docs/extras/VLLM.md), an extra. auto: vLLM if it is
-    installed and its base takes less than a fifth of the GPU's free memory."""
+    """What samples: the embedded sampler, or vLLM on the same machine (docs/extras/VLLM.md), an extra. auto: vLLM if it
+    is installed and its base takes less than a fifth of the GPU's free memory."""
     vllm_cache_gb: float = Field(default=2.0, gt=0)
     """Engine vllm: GiB of keys and values. Its copy of the base and the adapters come on top."""
     temperature: float = Field(default=1.0, gt=0)

@@ -15,7 +15,7 @@ from redqueen.errors import UserError
 from redqueen.evals.benchmark import answer_tokens
 from redqueen.evals.held_out import OWN
 from redqueen.evals.scores import ScoreEntry
-from redqueen.evals.target_words import BASE, WARM_START, check_target
+from redqueen.evals.target_words import BASE, WARM_START, check_different, check_target, is_run
 from redqueen.method.population import Member
 from redqueen.records import Task
 from redqueen.store import checkpoint
@@ -50,9 +50,10 @@ def read_targets(
     `members` is "students", "all" or the name of one living member, which each run must have.
     Runs are evaluated at their checkpoint of `step`, by default the newest; with "all" at each that they have kept. The
     configuration is that of the first run among the targets, otherwise the default one on `model`.
-    Raises UserError if a target is nothing of that kind, or the runs have different bases or prompts.
+    Raises UserError if a target is nothing of that kind or is given twice, or the runs have different bases or prompts.
     """
-    runs = {target: RunDirectory(Path(target)).config() for target in targets if _is_run(target)}
+    check_different(targets)
+    runs = {target: RunDirectory(Path(target)).config() for target in targets if is_run(target)}
     if runs and model:
         raise UserError("a run is evaluated on its own base: leave --model out")
     config = next(iter(runs.values())) if runs else configure([], model=model)
@@ -71,7 +72,7 @@ def read_targets(
 
 def warnings_about(targets: Sequence[str], base: str) -> list[str]:
     """Returns one line for each PEFT folder that was made for another base than the one of this name."""
-    folders = [target for target in targets if target not in (BASE, WARM_START) and not _is_run(target)]
+    folders = [target for target in targets if target not in (BASE, WARM_START) and not is_run(target)]
     return [line for line in (other_base(Path(folder), base) for folder in folders) if line]
 
 
@@ -99,7 +100,7 @@ def check_asked(targets: Sequence[str], max_tokens: int | None) -> None:
 
     `max_tokens` is the limit of an answer, None for the runs' own.
     """
-    runs = {target: RunDirectory(Path(target)).config() for target in targets if _is_run(target)}
+    runs = {target: RunDirectory(Path(target)).config() for target in targets if is_run(target)}
     posed = {
         target: _posed(config.game, max_tokens or answer_tokens(config.sampling)) for target, config in runs.items()
     }
@@ -119,10 +120,6 @@ def _posed(game: GameConfig, max_tokens: int) -> dict[str, object]:
         "game.shots": game.shots,
         "sampling.attempt_tokens": max_tokens,
     }
-
-
-def _is_run(target: str) -> bool:
-    return target not in (BASE, WARM_START) and (Path(target) / "checkpoints").is_dir()
 
 
 def _members_of(run: str, members: str, step: Step) -> list[Entrant]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from redqueen.base.intervals import Interval
-from redqueen.config import ModelConfig
+from redqueen.config import Config, ModelConfig
 from redqueen.engine.model.base import fingerprint_of, load
 from redqueen.engine.model.source import chat_fault, read_tokenizer
 from redqueen.errors import ModelError, UserError
@@ -113,6 +113,15 @@ class EvaluationResult:
     """The name of the base."""
 
 
+def sized(config: Config, fitted: Config) -> Config:
+    """Returns a configuration with the batches of `fitted`, which were made to fit into memory.
+
+    What else a plan knows is about training. The run's own limit stays: the reserved programs go by it.
+    """
+    sizes = {key: getattr(fitted.sampling, key) for key in ("batch_rows", "cache_tokens", "prefill_tokens")}
+    return config.with_values("sampling", **sizes).model_copy(update={"model": fitted.model})
+
+
 def evaluate_targets(
     targets: Sequence[str], members: str, model: str | None, wanted: EvalOptions, listener: Listener, report: Report
 ) -> EvaluationResult:
@@ -133,9 +142,7 @@ def evaluate_targets(
             loaded.append(load_own(config.play_settings, verifier, own, wanted.limit))
         longest = max(wanted.max_tokens or one.benchmark.max_tokens for one in loaded)
         fitted = fit(config.with_values("sampling", attempt_tokens=longest), len(entrants), listener)
-        # What else `fit` knows is about training. The run's own limit stays: the reserved programs go by it.
-        config = config.with_values("sampling", batch_rows=fitted.sampling.batch_rows)
-        config = config.model_copy(update={"model": fitted.model})
+        config = sized(config, fitted)
         template = wanted.template or form_of(config.model.prompts)
         _check_chat(config.model, loaded, template)
         base = load(config.model)

@@ -275,10 +275,11 @@ def card(exported: CardFacts) -> str:
     fitness_name = league.teacher_fitness if member.role == "teacher" else league.student_fitness
     rows = "\n".join(_row(life) for life in exported.family)
     what = "A whole model: the base with a LoRA adapter merged into it," if exported.merged else "A LoRA adapter"
+    how = "by co-evolution" if config.population.teachers else "on fixed tasks"
     return f"""{_metadata(exported)}
 # {member.name}, a {member.role}
 
-{what} trained by co-evolution with Red Queen {__version__} (recipe {code(config.recipe)}, {saved.step} steps).
+{what} trained {how} with Red Queen {__version__} (recipe {code(config.recipe)}, {saved.step} steps).
 
 - base: {about_base(config.model.name)}
 - base fingerprint (SHA-256 of its weights in the run's dtype): {code(saved.fingerprint)}

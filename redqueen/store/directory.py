@@ -40,6 +40,7 @@ FITTED = (
     "learning.batch_tokens",
     "sampling.batch_rows",
     "sampling.cache_tokens",
+    "sampling.prefill_tokens",
     "sampling.engine",
     "sampling.vllm_cache_gb",
 )

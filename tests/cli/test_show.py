@@ -138,6 +138,14 @@ def test_fixed_tasks_are_shown_by_what_the_student_was_paid(tmp_path: Path) -> N
     assert show(tmp_path, "--worst", "--limit", "1").splitlines()[0].endswith("(0.0.code_o.2)")
 
 
+def test_attempts_that_the_machine_lost_are_not_counted_as_failures(tmp_path: Path) -> None:
+    write_json(RunDirectory(tmp_path).config_file, Config().model_dump(mode="json"))
+    lost = replace(ATTEMPT, status="infra_error", reward=None)
+    with Archive(RunDirectory(tmp_path).archive) as archive:
+        archive.write([MATCH, PROPOSAL, TASK, ATTEMPT, replace(lost, number=1), replace(lost, number=2)])
+    assert "valid, solved 1 of 1 (2 more were not judged)" in show(tmp_path)
+
+
 def test_a_student_is_shown_by_what_it_was_paid(run: Path) -> None:
     shown = show(run, "--member", "s1", "--worst")
     assert "1 of 1 shown" in shown

@@ -9,6 +9,7 @@ import re
 import shutil
 import sqlite3
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pandas
@@ -17,12 +18,14 @@ import pytest
 from datasets import load_dataset
 
 from redqueen.base import optional
+from redqueen.cli.tasks_export import described, written
 from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.extras.rewards.verifiers_package import module_name
 from redqueen.method.planting import verified_seeds
 from redqueen.method.verifier import LocalVerifier, answer_to
 from redqueen.records import Draft
+from redqueen.store.dataset import read_tasks
 from redqueen.store.dataset.files import column_table, columns, fixed_tasks, read_rows, rows_at_once
 from redqueen.tasks.kinds.language import read_own
 from redqueen.tasks.python import PYTHON, reserved, write_block
@@ -154,6 +157,17 @@ def test_a_folder_has_a_card_that_is_true(run: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "my-tasks").rglob("*")) == ["README.md", "data", "tasks.parquet"]
 
 
+def test_a_card_says_who_wrote_the_tasks_and_in_what_language(run: Path) -> None:
+    records = read_tasks(run)
+    assert described(records) == f"{len(records)} small Python tasks"
+    assert written(records).startswith("A language model wrote them")
+    seeds = [replace(record, author="seed", kind="expr_o") for record in records]
+    assert described(seeds) == f"{len(records)} small expr tasks"
+    assert written(seeds).startswith("No model wrote them")
+    assert described([*records, *seeds]) == f"{2 * len(records)} small tasks"
+    assert f"{len(seeds)} of them no model wrote" in written([*records, *seeds])
+
+
 def test_parquet_without_its_library_is_one_line(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str) -> None:
         raise ImportError(name)
@@ -221,7 +235,7 @@ def test_the_card_and_the_columns_say_which_tasks_are_yours(tmp_path: Path) -> N
     run = archived_tests(tmp_path / "run")
     export(run, tmp_path / "folder")
     card = (tmp_path / "folder" / "README.md").read_text()
-    assert "2 of them no model wrote: they are the tasks that the run was given (`author` is `own`)." in card
+    assert "2 of them no model wrote: the run was given them (`author` is `own` or `seed`)." in card
     export(run, tmp_path / "tasks.jsonl", "--distinct")
     rows = list(map(json.loads, (tmp_path / "tasks.jsonl").read_text().splitlines()))
     assert [(row["id"], row["author"]) for row in rows] == [("1.0.a", "T0"), ("1.1.a", "own"), ("1.1.b", "own")]

@@ -32,6 +32,14 @@ def test_the_words_stand_for_the_bare_base_and_the_shipped_adapter() -> None:
     assert (warm.target, warm.member, warm.alpha) == (WARM_START, "", folder.alpha)
 
 
+def test_a_target_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="base is given twice: leave one out"):
+        read_targets([BASE, WARM_START, BASE], "students", None)
+    path = run(tmp_path, "a")
+    with pytest.raises(UserError, match=r"a/\.\./a is given twice, also as .*a: leave one out"):
+        read_targets([path, f"{path}/../a"], "students", None)
+
+
 def test_a_run_without_a_checkpoint_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="has no checkpoint to evaluate"):
         read_targets([run(tmp_path, "a")], "students", None)

@@ -138,7 +138,7 @@ def test_truth_is_asked_for_as_an_equation(tmp_path: Path, verifier: LocalVerifi
     own = loaded(tmp_path, verifier, {"text": "Odd?", "code": code, "test_list": tests})
     pairs = [(pair.input, pair.output) for pair in only(own).pairs]
     assert pairs == [("odd(3)", "True"), ("odd(4)", "False"), ("odd(5)", "True")]
-    assert own.notes[0].startswith("left out: 1 tests of 1 rows (first row 1)")
+    assert own.notes[0].startswith("left out: 1 test of 1 row (first row 1)")
 
 
 def test_tests_in_a_list_are_read_as_those_of_a_text_and_what_cannot_be_judged_is_left_out(
@@ -150,7 +150,23 @@ def test_tests_in_a_list_are_read_as_those_of_a_text_and_what_cannot_be_judged_i
     tests = [*asserts, {"stdin": "1", "stdout": "2"}, 7, loop]
     own = loaded(tmp_path, verifier, {"prompt": "Odd?", "solution": code, "tests": tests})
     assert [(pair.input, pair.output) for pair in only(own).pairs] == [("odd(3)", "True"), ("odd(4)", "False")]
-    assert own.notes[0].startswith("left out: 4 tests of 1 rows (first row 1)")
+    assert own.notes[0].startswith("left out: 4 tests of 1 row (first row 1)")
+
+
+def test_each_test_beyond_the_most_is_counted(tmp_path: Path, verifier: LocalVerifier) -> None:
+    tests = [f"assert add({n}, 0) == {n}" for n in range(300)]
+    own = loaded(tmp_path, verifier, {"prompt": "Add.", "tests": tests, "solution": CODE})
+    assert len(only(own).pairs) == 256
+    assert own.notes[0].startswith("left out: 44 tests of 1 row (first row 1)")
+    assert own.notes[0].endswith("more than 256 tests")
+
+
+def test_a_task_of_another_language_is_refused_by_its_kind(tmp_path: Path, verifier: LocalVerifier) -> None:
+    row = {"kind": "expr_o", "program": "x + y", "inputs": ["1, 2"], "outputs": ["3"], "message": ""}
+    own = loaded(tmp_path, verifier, row)
+    assert list(own.refused.values()) == [
+        "its kind expr_o is not one of Python: play the file as it is, by game.tasks=FILE"
+    ]
 
 
 def test_an_assertion_in_a_loop_is_left_out_and_the_others_are_kept(tmp_path: Path, verifier: LocalVerifier) -> None:

@@ -33,7 +33,7 @@ from redqueen.records import PromptLengths
 # Smaller batches than these save next to nothing.
 _LEAST_TOKENS = 256
 _LEAST_ROWS = 16
-_LEAST_PREFILL = 2048
+_LEAST_PREFILL = 4096
 # What auto begins with.
 _ROWS = {"cpu": 64, "cuda": 512}
 _BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
@@ -186,7 +186,7 @@ def _plan_on_a_gpu(demand: Demand) -> Demand:
     # The cache of more rows is worth more than larger passes over prompts: these shrink first.
     while total(sampling_items(plan)) > room:
         smaller = _with_fewer_pages(plan, room) if machine.pages else None
-        if plan.sampling.prefill_tokens > 2 * _LEAST_PREFILL:
+        if plan.sampling.prefill_tokens > _LEAST_PREFILL:
             plan = plan.with_values("sampling", prefill_tokens=plan.sampling.prefill_tokens // 2)
         elif smaller is not None:
             plan = smaller
@@ -195,6 +195,7 @@ def _plan_on_a_gpu(demand: Demand) -> Demand:
             plan = plan.with_values("sampling", batch_rows=fewer)
         else:
             break
+    plan = _bounded(plan, room)
 
     most = plan.learning.batch_tokens
     longest = plan.longest_text
@@ -225,6 +226,25 @@ def _with_fewer_pages(demand: Demand, room: int) -> Demand | None:
     if pages < pages_of(longest) or pages * PAGE * _ROWS_A_ROOM < demand.sampling.batch_rows * longest:
         return None
     return demand.with_values("sampling", cache_tokens=min(pages, cache.size // page) * PAGE)
+
+
+def _bounded(demand: Demand, room: int) -> Demand:
+    """Returns a demand whose batches never take more pages than there is room for.
+
+    The plan is made for the game's texts. An evaluation's may be longer, and without a limit as many rows of them would
+    take what they like.
+    """
+    if not demand.machine.pages or demand.sampling.cache_tokens or demand.sampling.engine == "vllm":
+        return demand
+    _, *others = sampling_items(demand)
+    pages = (room - total(others)) // (PAGE * demand.machine.token_bytes) - 1
+    return demand.with_values("sampling", cache_tokens=max(pages * PAGE, _whole_cache(demand)))
+
+
+def _whole_cache(demand: Demand) -> int:
+    """Returns the tokens that all rows of a batch of the game can have together."""
+    cache, *_ = sampling_items(demand.with_values("sampling", cache_tokens=0))
+    return (cache.size // (PAGE * demand.machine.token_bytes) - 1) * PAGE
 
 
 def _started(demand: Demand) -> Demand:
@@ -259,7 +279,11 @@ def changes(asked: Demand, plan: Demand) -> tuple[str, ...]:
         differing.append("learning.checkpointing=true")
     for key in _SHRUNK:
         value = attrgetter(key)(plan)
-        if value != attrgetter(key)(most):
+        # A limit that the game's own rows do not reach takes nothing from them.
+        is_wide = (
+            key == "sampling.cache_tokens" and value and not attrgetter(key)(asked) and value >= _whole_cache(plan)
+        )
+        if value != attrgetter(key)(most) and not is_wide:
             differing.append(f"{key}={value}")
     return tuple(differing)
 

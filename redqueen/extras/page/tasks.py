@@ -293,7 +293,8 @@ def _example(run: LiveRun, row: TaskRow, attempts: Sequence[AttemptRow]) -> dict
         "question": kind.write_question(task),
         "answer": kind.recorded_answer(task),
         "solved": sum(attempt.status == "correct" for attempt in attempts),
-        "attempts": len(attempts),
+        # Those that the machine lost were not judged.
+        "attempts": sum(attempt.reward is not None for attempt in attempts),
         "answers": [{"status": each[0], "work": works[each], "text": each[1], "count": count} for each, count in shown],
         "more": max(0, len(counts) - MOST_ANSWERS),
     }

@@ -141,9 +141,13 @@ def generator_of(name: str) -> Generator | None:
     return Generator(name, match["dataset"], {key: _value(text) for key, text in settings.items()})
 
 
+_JSON = {"True": "true", "False": "false", "None": "null"}
+"""JSON's words for Python's: a generator takes any text that is not empty for true, also "False"."""
+
+
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(_JSON.get(text, text))
     except ValueError:
         return text
 

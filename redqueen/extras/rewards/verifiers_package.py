@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from redqueen import __version__
-from redqueen.cli.tasks_export import asked, left_out
+from redqueen.cli.tasks_export import asked, described, left_out, written
 from redqueen.errors import UserError
 from redqueen.extras.rewards.judges import can_be_varied
 from redqueen.members import about_base, plain
@@ -151,7 +151,7 @@ build-backend = "hatchling.build"
 [project]
 name = "{dashed}"
 version = "0.1.0"
-description = "{len(selected.records)} Python puzzles that a language model wrote, with a jail as their judge"
+description = "{described(selected.records)}, with a jail as their judge"
 readme = "README.md"
 requires-python = ">=3.11"
 dependencies = ["{VERIFIERS}", "redqueen>={__version__}"]
@@ -168,9 +168,9 @@ def _readme(name: str, base: str, selected: TaskSelection, wanted: TaskFilter) -
     kinds = ", ".join(f"{find_or_plain(kind).title} (`{kind}`)" for kind in played)
     return f"""# {dashed}
 
-{len(selected.records)} small Python tasks of the run `{run}`, as an environment for
-[verifiers](https://github.com/PrimeIntellect-ai/verifiers) 0.4. A language model wrote them while it was trained by
-co-evolution with Red Queen {__version__} on {about_base(base)}.
+{described(selected.records)} of the run `{run}`, as an environment for
+[verifiers](https://github.com/PrimeIntellect-ai/verifiers) 0.4. {written(selected.records)}
+The run's base model is {about_base(base)}.
 
     pip install .
     vf-validate {dashed} --runtime.type subprocess    # every program runs again

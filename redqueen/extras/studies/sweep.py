@@ -221,6 +221,11 @@ def _check_place(run: SweepRun) -> None:
     different = [key for key, _, _ in directory.config().differences(run.config) if key != "run.steps"]
     if different:
         raise RunError(f"{run.path} holds a run with another {', '.join(different)}: choose another --out")
+    if not directory.saved() and not directory.unstarted:
+        raise RunError(
+            f"{run.path} has records of a run and no checkpoint to go on from: put its checkpoints back, or move the "
+            "folder away to train this run anew"
+        )
 
 
 def _train(run: SweepRun, running: set[subprocess.Popen[bytes]]) -> float:
@@ -237,7 +242,7 @@ def _train(run: SweepRun, running: set[subprocess.Popen[bytes]]) -> float:
         command += ["--load-plugins"] * bool(run.config.plugins)
         command += ["--unsafe-no-isolation"] * run.config.sandbox.unsafe_no_isolation
     else:
-        if directory.exists:
+        if directory.exists and directory.unstarted:
             # It was killed before its first checkpoint: nothing was trained, and `train` wants an empty folder. The
             # lock makes sure that no other process is training there.
             directory.lock()

@@ -143,7 +143,8 @@ def _parts(source: Path, name: str) -> list[Curriculum]:
         written = exported_tasks(source)
         steps = max((record.step for record in written), default=0)
     else:
-        steps = len(RunDirectory(source).metrics())
+        # Not the number of lines: a run may go on without the first ones.
+        steps = max((line["step"] for line in RunDirectory(source).metrics()), default=0)
         with damage_of(source):
             written = read_tasks(source)
     third = steps // 3

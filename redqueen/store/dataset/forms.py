@@ -17,6 +17,7 @@ from redqueen.records import Draft, Pair, Proposal, Task, Verdict, Verifier
 from redqueen.store.archive.rows import BANK
 from redqueen.store.dataset.files import read_rows
 from redqueen.store.dataset.published import BadRowError, Form, OwnRow, form_of
+from redqueen.store.files import counted
 from redqueen.tasks.kinds import find
 from redqueen.tasks.kinds.induction import NO_MESSAGE
 from redqueen.tasks.programs.normal_form import fingerprint, normalise
@@ -155,8 +156,8 @@ class _Reading:
             rows = sorted(set(chain.from_iterable(self._left_out.values())))
             reason = max(self._left_out, key=lambda text: len(self._left_out[text]))
             yield (
-                f"left out: {count} tests of {len(rows)} rows (first row {rows[0]}), which cannot be judged here; "
-                f"such as: {reason}"
+                f"left out: {counted(count, 'test')} of {counted(len(rows), 'row')} (first row {rows[0]}): "
+                f"they cannot be judged here, for example: {reason}"
             )
 
 

@@ -18,7 +18,7 @@ from redqueen.jail.child.values import CodecError
 from redqueen.jail.job import MAX_PROGRAM_BYTES
 from redqueen.records import Pair
 from redqueen.store.files import printable
-from redqueen.tasks.kinds import find
+from redqueen.tasks.kinds import find, is_kind
 from redqueen.tasks.python import PYTHON
 from redqueen.tasks.tested.tests import JSON, cases, from_json, spelled, stdin_of, tests_of
 
@@ -92,6 +92,9 @@ def form_of(fields: Fields) -> Form:
 
 
 def _own_program(fields: Fields) -> OwnRow:
+    kind = fields.get("kind")
+    if isinstance(kind, str) and is_kind(kind) and find(kind).language.words.name != PYTHON.words.name:
+        raise BadRowError(f"its kind {kind} is not one of Python: play the file as it is, by game.tasks=FILE")
     program = _text(fields, "program")
     if len(program) > MAX_PROGRAM_BYTES:
         raise BadRowError(f'"program" is longer than {MAX_PROGRAM_BYTES:,} bytes')
@@ -312,8 +315,7 @@ def _tested(
         fewer = scripts if 2 * len(scripts) < len(pairs) else [given for given in pairs if given not in scripts]
         reasons += ["it asks in another way than most tests of the row: standard input, or calls"] * len(fewer)
         pairs = {given: pair for given, pair in pairs.items() if given not in fewer}
-    if len(pairs) > MAX_INPUTS:
-        reasons.append(f"more than {MAX_INPUTS} tests")
+    reasons += [f"more than {MAX_INPUTS} tests"] * (len(pairs) - MAX_INPUTS)
     if len(pairs) < 2:
         why = f" ({reasons[0]})" if reasons else ""
         raise BadRowError(f"{len(pairs)} of its tests can be judged, and a task needs 2{why}: add tests to the row")

@@ -28,6 +28,7 @@ from redqueen.engine.memory.estimate import (
 from redqueen.engine.memory.fit import fit
 from redqueen.engine.memory.machine import Demand
 from redqueen.engine.sampling.device_batch import DeviceBatch
+from redqueen.engine.sampling.kv_cache import PAGE, batch_pages
 from redqueen.errors import ModelError
 from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.records import PromptLengths, Sample
@@ -132,6 +133,20 @@ def test_prompts_are_as_long_as_a_run_takes_them_to_be() -> None:
         # Attempts show what teachers may write, whatever the tokenizer.
         planned = lengths(config.sampling.proposal_tokens)
         assert prompt_lengths(config.play_settings, lambda _: 1).attempt == planned.attempt == int(limit)
+
+
+def test_texts_that_are_longer_than_the_games_find_no_more_pages_than_there_are() -> None:
+    asked = recipe("coder_3b").override(
+        ["model.device=cuda", "model.dtype=bfloat16", "sampling.attempt_tokens=128", "sampling.proposal_tokens=128"]
+    )
+    card = gpu("3B", 40)
+    found = fit(asked, card, lengths(128), 8)
+    assert not any(change.startswith("sampling") for change in found.changes)
+    # All students' answers to questions of mathematics, of 2,048 tokens, with prompts of 300.
+    rows, room = 380, 2348
+    pages = batch_pages(rows, room, found.config.sampling.cache_tokens)
+    left = card.free - 2 * card.shape.weights
+    assert pages * PAGE * card.token_bytes < left < batch_pages(rows, room) * PAGE * card.token_bytes
 
 
 def test_what_was_asked_for_is_kept_where_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:

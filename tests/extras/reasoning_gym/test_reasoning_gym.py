@@ -14,7 +14,7 @@ from redqueen.config import ConfigError, GameConfig, SandboxConfig
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
 from redqueen.evals.registry import chosen
-from redqueen.extras.reasoning_gym import EVALUATED, HELD_OUT, Answering
+from redqueen.extras.reasoning_gym import EVALUATED, HELD_OUT, Answering, generator_of
 from redqueen.method.judging import judge_proposals
 from redqueen.method.prompts import prompts
 from redqueen.method.verifier import LocalVerifier, answer_to
@@ -58,6 +58,12 @@ def test_a_source_names_kinds_for_students_alone() -> None:
 def test_a_source_of_another_form_is_refused(source: str) -> None:
     with pytest.raises(ConfigError):
         configure(["rlvr", f"game.source={source}"])
+
+
+def test_settings_are_read_as_python_or_json_writes_them() -> None:
+    generator = generator_of("reasoning_gym:chain_sum:a=False:b=true:c=None:d=3:e=words")
+    assert generator is not None
+    assert generator.settings == {"a": False, "b": True, "c": None, "d": 3, "e": "words"}
 
 
 def test_what_is_no_generator_is_no_kind() -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from redqueen.config import ConfigError
 from redqueen.config.recipes import configure
 from redqueen.extras.studies import sweep_command as command
-from redqueen.extras.studies.sweep import Combination, SweepRun, grid
+from redqueen.extras.studies.sweep import Combination, SweepRun, grid, plan_runs
 from redqueen.extras.studies.sweep_command import rows, run_sweep
 from redqueen.store.directory import RunDirectory, RunError
 from tests import tiny
@@ -191,6 +191,19 @@ def test_a_sweep_plays_then_skips_resumes_and_restarts(
     assert {p: p.stat().st_mtime_ns for p in kept} == kept
     with pytest.raises(RunError, match=r"holds a run with another learning\.lr: choose another --out"):
         run_sweep((*more, "learning.lr=0.5"), AXIS, 1, out, 1, 3, as_json=True)
+
+
+def test_a_run_whose_checkpoints_are_gone_is_kept(tmp_path: Path) -> None:
+    def planned() -> list[SweepRun]:
+        return plan_runs(["quickstart", "run.steps=2"], [Combination("all", ())], 1, tmp_path)
+
+    (run,) = planned()
+    directory = RunDirectory(run.path)
+    directory.create(run.config, {})
+    directory.append_metrics({"step": 1})
+    with pytest.raises(RunError, match="has records of a run and no checkpoint to go on from"):
+        planned()
+    assert len(directory.metrics()) == 1
 
 
 def test_a_plan_comes_before_a_sweep(tmp_path: Path) -> None:

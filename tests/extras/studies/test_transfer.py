@@ -113,6 +113,14 @@ def test_parts_are_the_ends_of_a_run_and_strangers_are_of_its_base(played: RunDi
         curricula([played.path, played.path])
 
 
+def test_thirds_are_of_steps_also_where_the_first_lines_are_lost(played: RunDirectory, tmp_path: Path) -> None:
+    cut = RunDirectory(tmp_path / "cut")
+    shutil.copytree(played.path, cut.path)
+    cut.metrics_file.write_text(cut.metrics_file.read_text().splitlines(keepends=True)[-1])
+    first, last = curricula([cut.path])
+    assert ({one.step for one in first.records}, {one.step for one in last.records}) == ({1}, {3})
+
+
 def test_runs_of_a_sweep_are_called_by_their_cells(played: RunDirectory, tmp_path: Path) -> None:
     cells = [tmp_path / cell / "seed-0" for cell in ("learning.lr=1e-4", "learning.lr=3e-4")]
     for folder in cells:

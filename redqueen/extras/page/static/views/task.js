@@ -94,9 +94,11 @@ function refused(proposal) {
 
 function answers({ task: valid }, attempts) {
   if (!attempts.length) return valid ? [h("h2", {}, "Attempts"), h("p", {}, "No student has attempted it.")] : [];
-  const solved = attempts.filter((attempt) => attempt.status === "correct").length;
+  const judged = attempts.filter((attempt) => attempt.reward !== null);
+  const solved = judged.filter((attempt) => attempt.status === "correct").length;
+  const lost = attempts.length - judged.length;
   return [
-    h("h2", {}, `Attempts: ${solved} of ${attempts.length} correct`),
+    h("h2", {}, `Attempts: ${solved} of ${judged.length} correct${lost ? ` (${lost} more were not judged)` : ""}`),
     ...attempts.map((attempt) =>
       h(
         "section",
