@@ -85,7 +85,7 @@ def introduce_own(game: GameConfig, evals: EvalsConfig, population: PopulationCo
     source, tasks = _own_tasks(game)
     programs = {(likeness_of(task), fingerprint_of(task)) for task in tasks}
     alike = {likeness for likeness, _ in programs}
-    noun = "different program" if any(task.program for task in tasks) else "different question"
+    noun = "different question" if all(find(kind).generated for kind in game.kinds) else "different program"
     held = held_out_of(programs, evals.held_out_share)
     held_out = sum(likeness in held for likeness, _ in programs)
     console.print(

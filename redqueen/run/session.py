@@ -58,6 +58,7 @@ from redqueen.store.allowed import check_records, how_to_resume
 from redqueen.store.archive.reader import damaged_archive, is_damage
 from redqueen.store.dataset.files import fixed_tasks
 from redqueen.store.directory import FITTED, RunDirectory, RunError
+from redqueen.tasks.kinds import find
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,7 +352,7 @@ def _begin(trainer: Trainer, listener: Listener) -> None:
     planted = trainer.begin(None if source is None else fixed_tasks(Path(source)), listener.progress)
     if planted.held_out:
         held_out = set(map(fingerprint_of, planted.held_out))
-        noun = "programs" if any(task.program for task in planted.held_out) else "questions"
+        noun = "questions" if all(find(kind).generated for kind in trainer.config.game.kinds) else "programs"
         tasks = f"{len(planted.held_out)} tasks"
         if trainer.evaluation is not None and len(trainer.evaluation.loaded[-1].problems) < len(planted.held_out):
             tasks = f"{len(trainer.evaluation.loaded[-1].problems)} of {tasks}, evals.limit"

@@ -76,6 +76,7 @@ def test_too_few_tasks_to_hold_one_out_are_said(tmp_path: Path, capsys: pytest.C
     config = grown(published(tmp_path / "gsm8k.jsonl", GSM8K), [], None, None)
     introduce_own(config.game, config.evals, config.population, config.run.steps)
     said = " ".join(capsys.readouterr().out.split())
+    assert "found: 1 different question in " in said
     assert "held out: none, so nothing is measured on your own tasks" in said
     assert "compared: what the students solve of the reserved tasks" in said
 
