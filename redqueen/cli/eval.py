@@ -260,7 +260,7 @@ def run_eval(targets: Sequence[str], members: str, model: str | None, wanted: Ev
     with TaskReporter(progress) as report:
         evaluated = evaluate_targets(targets, members, model, wanted, Lines(progress), report)
     results, plan = evaluated.results, evaluated.plan
-    runs = [target for target in dict.fromkeys(targets) if RunDirectory(Path(target)).archive.exists()]
+    runs = [target for target in targets if RunDirectory(Path(target)).archive.exists()]
     overlaps, overlap_notes = contamination.notes(runs, results.benchmarks)
     sentences = [*weakest_lines(results), *overlap_notes]
     steps = {entry.target: entry.step for entry in results.entries if entry.step is not None}

@@ -98,7 +98,7 @@ def described(records: Sequence[TaskRecord]) -> str:
 
 
 def written(records: Sequence[TaskRecord]) -> str:
-    """Returns who wrote the tasks: members of the run, or whoever made the tasks that it was given."""
+    """Returns a sentence on where the tasks come from: written by the run's teachers, or given to the run."""
     queen = f"[Red Queen](https://arxiv.org/abs/2605.16727) {__version__}"
     given = sum(record.author in FIXED for record in records)
     if given == len(records):

@@ -174,9 +174,11 @@ def test_a_sweep_plays_then_skips_resumes_and_restarts(
     assert "evolution.enabled=false" in done.stdout
     on, off = (RunDirectory(out / f"evolution.enabled={v}" / "seed-0") for v in ("true", "false"))
     assert (on.config().evolution.enabled, off.config().evolution.enabled) == (True, False)
-    # with one more step, one run is resumed; the other lost its checkpoints and starts again
+    # with one more step, one run is resumed; the other is as if killed before its first checkpoint, and starts again
     shutil.rmtree(off.checkpoints)
     off.checkpoints.mkdir()
+    off.metrics_file.unlink()
+    off.archive.unlink()
     more = (*small, "run.steps=2")
     assert run_sweep(more, AXIS, 1, out, 2, 3, as_json=True) == 0
     again = capsys.readouterr().out
