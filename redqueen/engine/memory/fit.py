@@ -218,14 +218,14 @@ def _with_fewer_pages(demand: Demand, room: int) -> Demand | None:
     # Pages are our own sampler's.
     if demand.sampling.engine == "vllm":
         return None
-    cache, *others = sampling_items(demand)
-    page = PAGE * demand.machine.token_bytes
-    pages = (room - total(others)) // page - 1
+    pages = _pages_in(demand, room)
     # Most rows are far from their longest text. With too few pages for them, though, many would be put back.
     longest = demand.longest_text
     if pages < pages_of(longest) or pages * PAGE * _ROWS_A_ROOM < demand.sampling.batch_rows * longest:
         return None
-    return demand.with_values("sampling", cache_tokens=min(pages, cache.size // page) * PAGE)
+    cache, *_ = sampling_items(demand)
+    held = cache.size // (PAGE * demand.machine.token_bytes)
+    return demand.with_values("sampling", cache_tokens=min(pages, held) * PAGE)
 
 
 def _bounded(demand: Demand, room: int) -> Demand:
@@ -236,9 +236,13 @@ def _bounded(demand: Demand, room: int) -> Demand:
     """
     if not demand.machine.pages or demand.sampling.cache_tokens or demand.sampling.engine == "vllm":
         return demand
+    return demand.with_values("sampling", cache_tokens=max(_pages_in(demand, room) * PAGE, _whole_cache(demand)))
+
+
+def _pages_in(demand: Demand, room: int) -> int:
+    """Returns how many pages of rows fit into `room` bytes beside what else sampling takes."""
     _, *others = sampling_items(demand)
-    pages = (room - total(others)) // (PAGE * demand.machine.token_bytes) - 1
-    return demand.with_values("sampling", cache_tokens=max(pages * PAGE, _whole_cache(demand)))
+    return (room - total(others)) // (PAGE * demand.machine.token_bytes) - 1
 
 
 def _whole_cache(demand: Demand) -> int:
