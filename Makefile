@@ -6,6 +6,8 @@ PROCESSES ?= auto
 # which tests: folders, files or names
 TESTS ?= tests
 export OMP_WAIT_POLICY ?= PASSIVE
+# Hundreds of tests start processes. Each would compile the package anew where the environment forbids bytecode files.
+unexport PYTHONDONTWRITEBYTECODE
 
 # With worksteal each process starts with a run of neighbouring tests, which share their fixtures, and takes tests from
 # the others when it has none left.
