@@ -12,7 +12,7 @@ from redqueen.config import Config, GameConfig
 from redqueen.config.recipes import configure
 from redqueen.engine.adapters import CONFIG, Adapter, load_adapter, other_base
 from redqueen.errors import UserError
-from redqueen.evals.benchmark import answer_tokens
+from redqueen.evals.benchmark import Template, answer_tokens
 from redqueen.evals.held_out import OWN
 from redqueen.evals.scores import ScoreEntry
 from redqueen.evals.target_words import BASE, WARM_START, check_different, check_target, is_run
@@ -43,20 +43,22 @@ class Entrant(ScoreEntry):
 
 
 def read_targets(
-    targets: Sequence[str], members: str, model: str | None, step: Step = None
+    targets: Sequence[str], members: str, model: str | None, step: Step = None, template: Template | None = None
 ) -> tuple[Config, list[Entrant]]:
     """Returns the configuration to evaluate with, and the entrants in the order of the targets.
 
     `members` is "students", "all" or the name of one living member, which each run must have.
     Runs are evaluated at their checkpoint of `step`, by default the newest; with "all" at each that they have kept. The
-    configuration is that of the first run among the targets, otherwise the default one on `model`.
+    configuration is that of the first run among the targets, otherwise the default one on `model` with the prompts of
+    `template`.
     Raises UserError if a target is nothing of that kind or is given twice, or the runs have different bases or prompts.
     """
     check_different(targets)
     runs = {target: RunDirectory(Path(target)).config() for target in targets if is_run(target)}
     if runs and model:
         raise UserError("a run is evaluated on its own base: leave --model out")
-    config = next(iter(runs.values())) if runs else configure([], model=model)
+    asked = [] if template in (None, "standard") else [f"model.prompts={template}"]
+    config = next(iter(runs.values())) if runs else configure(asked, model=model)
     for target, run_config in runs.items():
         if (run_config.model.name, run_config.model.prompts) != (config.model.name, config.model.prompts):
             raise UserError(f"{target} has another base or other prompts than {next(iter(runs))}: evaluate it alone")

@@ -128,7 +128,7 @@ def evaluate_targets(
     """Evaluates the targets side by side. Raises UserError if a target, a benchmark or an option cannot be used."""
     _check(wanted)
     load_plugins(wanted.plugins)
-    config, entrants = read_targets(targets, members, model, wanted.step)
+    config, entrants = read_targets(targets, members, model, wanted.step, wanted.template)
     for line in warnings_about(targets, config.model.name):
         listener.warning(line)
     config = with_allowed(config, wanted.allowed)

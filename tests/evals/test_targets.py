@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
-from redqueen.assets import WARM
+from redqueen.assets import WARM, WARM_WORK
 from redqueen.config import BUNDLED, Config
 from redqueen.errors import UserError
+from redqueen.evals.benchmark import Template
 from redqueen.evals.targets import BASE, WARM_START, Entrant, check_asked, own_tasks, read_targets
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Pair, Task
@@ -108,3 +110,17 @@ def test_a_step_or_all_steps_of_a_run(tmp_path: Path, verifier: LocalVerifier) -
     assert [(one.member, one.step) for one in second] == [("T0", 2), ("T1", 2), ("S0", 2), ("S1", 2)]
     with pytest.raises(RunError, match="has kept no checkpoint of step 3, but of 0, 2, 4"):
         read_targets([path], "students", None, 3)
+
+
+@pytest.mark.parametrize(
+    ("template", "prompts", "shipped"),
+    [(None, "completion", WARM), ("standard", "completion", WARM), ("work", "work", WARM_WORK)],
+)
+def test_without_a_run_the_template_decides_the_prompts_and_which_start_is_meant(
+    template: Template | None, prompts: str, shipped: Path
+) -> None:
+    config, (warm, folder) = read_targets([WARM_START, str(shipped)], "students", None, template=template)
+    assert config.model.prompts == prompts
+    assert warm.adapter is not None
+    assert folder.adapter is not None
+    assert all(torch.equal(warm.adapter[name].a, folder.adapter[name].a) for name in folder.adapter)
