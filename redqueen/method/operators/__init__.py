@@ -18,7 +18,7 @@ import torch
 from redqueen.engine.adapters import Adapter, Factors
 from redqueen.method.operators.crossovers import dare, extrapolate, slot_swap, svd_subspace
 from redqueen.method.operators.lowrank import copied, weighted_sum
-from redqueen.method.operators.modules import Module, Operator, by_module, checked, first_of
+from redqueen.method.operators.modules import Operator, by_module, checked, first_of
 from redqueen.method.operators.mutations import component_mask, full_gaussian, layer_gaussian, neftune, svd_spectral
 
 # Controls: the simplest ways to make a child, which any other operator has to beat.
@@ -26,7 +26,7 @@ from redqueen.method.operators.mutations import component_mask, full_gaussian, l
 
 def copy_parent(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter:
     """Copies the fittest parent bit for bit, in new storage."""
-    return by_module(first_of(parents), generator, lambda module, terms, module_generator: copied(terms[0]))
+    return by_module(first_of(parents), generator, lambda site, terms, module_generator: copied(terms[0]))
 
 
 def linear_mean(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter:
@@ -35,7 +35,7 @@ def linear_mean(parents: Sequence[Adapter], generator: torch.Generator) -> Adapt
     Raises ValueError if `checked` refuses the parents.
     """
 
-    def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
+    def make(site: str, terms: list[Factors], module_generator: torch.Generator) -> Factors:
         # The products are averaged, not the factors: mean(a) @ mean(b) has cross terms (PEFT #3004).
         return weighted_sum(terms, [1.0 / len(terms)] * len(terms))
 
@@ -50,7 +50,7 @@ def fresh(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter:
     # The two are not merged: `factors.fresh` uses one generator for all sites and scales in another order, so
     # its numbers differ in their last bits, and recorded runs depend on both.
 
-    def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
+    def make(site: str, terms: list[Factors], module_generator: torch.Generator) -> Factors:
         parent = terms[0]
         bound = 1.0 / math.sqrt(parent.a.shape[0])
         noise = torch.empty(parent.a.shape, dtype=torch.float32).uniform_(-bound, bound, generator=module_generator)

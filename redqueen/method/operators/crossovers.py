@@ -6,7 +6,7 @@ import torch
 
 from redqueen.engine.adapters import Adapter, Factors
 from redqueen.method.operators.lowrank import components, copied, of_term, rebuilt, weighted_sum
-from redqueen.method.operators.modules import Module, by_module, integer, share, strength, two_of, uniform, uniforms
+from redqueen.method.operators.modules import by_module, integer, share, strength, two_of, uniform, uniforms
 
 
 def dare(
@@ -30,7 +30,7 @@ def dare(
     dropped = share("dropped", dropped)
     weight = strength("weight", weight)
 
-    def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
+    def make(site: str, terms: list[Factors], module_generator: torch.Generator) -> Factors:
         first, second = map(of_term, terms)
         # Both parents' vt, one below the other, with entries dropped; u diag(s) stays in `left`.
         left = torch.cat([first.u * first.s, second.u * second.s], dim=1)
@@ -46,7 +46,7 @@ def dare(
 def slot_swap(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter:
     """Takes every module of every layer from either parent, equally likely, bit for bit."""
     return by_module(
-        two_of(parents), generator, lambda module, terms, module_generator: copied(terms[integer(2, module_generator)])
+        two_of(parents), generator, lambda site, terms, module_generator: copied(terms[integer(2, module_generator)])
     )
 
 
@@ -61,7 +61,7 @@ def svd_subspace(parents: Sequence[Adapter], generator: torch.Generator) -> Adap
     # One draw for each child, not for each module: modules with different leaders would break what layers do together.
     lead = integer(2, generator)
 
-    def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
+    def make(site: str, terms: list[Factors], module_generator: torch.Generator) -> Factors:
         rank = terms[0].a.shape[1]
         cut = 1 + integer(rank - 1, module_generator) if rank > 1 else 1
         ordered = [terms[lead], terms[1 - lead]]
@@ -88,7 +88,7 @@ def extrapolate(
     # One draw for each child: the whole adapter moves along one line through its parents.
     eta = low + (high - low) * uniform(generator)
 
-    def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
+    def make(site: str, terms: list[Factors], module_generator: torch.Generator) -> Factors:
         return weighted_sum(terms, [eta, 1.0 - eta])
 
     return by_module(both, generator, make)

@@ -1,15 +1,13 @@
 """Runs an operator over its parents' modules: checked, in parallel, each module with its own random numbers.
 
-A module is one projection of one layer: a site, or one slice of a stacked site (a [n, in, r], b [n, r, out]). Modules
-are independent of each other, so they are shared out among as many threads as torch may use, and each is computed by
-one thread: the child is the same for any number of threads, and tall thin products are not cut into pieces too small
-to gain from it.
+A module is one projection of one layer, which is a site of an adapter. Modules are independent of each other, so they
+are shared out among as many threads as torch may use, and each is computed by one thread: the child is the same for any
+number of threads, and tall thin products are not cut into pieces too small to gain from it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -20,33 +18,8 @@ Operator = Callable[[Sequence[Adapter], torch.Generator], Adapter]
 """(parents, fitter first; CPU generator) -> child. An operator's own parameters are keywords with defaults."""
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
-    """One projection of one layer: where a pair of factors is found in an adapter."""
-
-    site: str
-    index: int | None = None
-    """Along the first axis of a stacked site."""
-
-    def of(self, adapter: Adapter) -> Factors:
-        """Returns its factors in `adapter`."""
-        f = adapter[self.site]
-        return f if self.index is None else Factors(f.a[self.index], f.b[self.index])
-
-
-def modules_of(adapter: Adapter) -> list[Module]:
-    """Returns every module, in the order of the sites' names."""
-    modules: list[Module] = []
-    for site in sorted(adapter):
-        if adapter[site].a.ndim == 2:
-            modules.append(Module(site))
-        else:
-            modules += [Module(site, i) for i in range(adapter[site].a.shape[0])]
-    return modules
-
-
-Make = Callable[[Module, list[Factors], torch.Generator], Factors]
-"""(module, the parents' factors there, the module's generator) -> the child's factors there, in new storage."""
+Make = Callable[[str, list[Factors], torch.Generator], Factors]
+"""(site, the parents' factors there, the module's generator) -> the child's factors there, in new storage."""
 
 
 def by_module(parents: Sequence[Adapter], generator: torch.Generator, make: Make) -> Adapter:
@@ -59,20 +32,21 @@ def by_module(parents: Sequence[Adapter], generator: torch.Generator, make: Make
     """
     # Places go by name, because the order of a mapping is an accident: an adapter from a file may have another.
     # One draw for each child leaves the generator in the same state whatever the modules draw.
-    modules = modules_of(parents[0])
+    sites = sorted(parents[0])
     seed = integer(2**32, generator)
 
     def child_of(place: int) -> Factors:
-        module = modules[place]
-        terms = [_finite(module, module.of(parent)) for parent in parents]
+        site = sites[place]
+        terms = [_finite(site, parent[site]) for parent in parents]
         # The engine reads 32 bits; an odd stride gives each module another seed.
         module_generator = torch.Generator().manual_seed((seed + 0x9E3779B9 * place) % 2**32)
-        child = make(module, terms, module_generator)
-        return Factors(_as(child.a, terms[0].a), _as(child.b, terms[0].b))
+        child = make(site, terms, module_generator)
+        like = parents[0][site]
+        return Factors(_as(child.a, like.a), _as(child.b, like.b))
 
     with _single_threaded_workers() as run:
-        by_module = dict(zip(modules, run(child_of, range(len(modules))), strict=True))
-    return {site: _joined(site, factors, by_module) for site, factors in parents[0].items()}
+        by_site = dict(zip(sites, run(child_of, range(len(sites))), strict=True))
+    return {site: by_site[site] for site in parents[0]}
 
 
 def first_of(parents: Sequence[Adapter]) -> list[Adapter]:
@@ -93,8 +67,7 @@ def two_of(parents: Sequence[Adapter]) -> list[Adapter]:
 def checked(parents: Sequence[Adapter]) -> list[Adapter]:
     """Returns the parents, if every one has the first one's sites, shapes and dtypes.
 
-    Raises ValueError if there is none, if they differ, or if a site's factors are not a [.., in, r] and b [.., r, out]
-    with at most one axis before these.
+    Raises ValueError if there is none, if they differ, or if a site's factors are not a [in, r] and b [r, out].
     """
     if not parents:
         raise ValueError("an operator needs a parent")
@@ -103,9 +76,7 @@ def checked(parents: Sequence[Adapter]) -> list[Adapter]:
         if parent.keys() != first.keys():
             raise ValueError(f"parents differ in sites: {sorted(parent.keys() ^ first.keys())}")
         for site, f in parent.items():
-            if not (f.a.ndim == f.b.ndim in (2, 3) and f.a.shape[:-2] == f.b.shape[:-2]):
-                raise ValueError(f"{site}: a {tuple(f.a.shape)} and b {tuple(f.b.shape)} are no update")
-            if f.a.shape[-1] != f.b.shape[-2] or not f.a.shape[-1]:
+            if f.a.ndim != 2 or f.b.ndim != 2 or f.a.shape[1] != f.b.shape[0] or not f.a.shape[1]:
                 raise ValueError(f"{site}: a {tuple(f.a.shape)} and b {tuple(f.b.shape)} are no update")
             if _form(f) != _form(first[site]):
                 raise ValueError(f"{site}: parents differ in rank, shape or dtype")
@@ -153,33 +124,19 @@ def _form(f: Factors) -> tuple[torch.Size, torch.Size, torch.dtype, torch.dtype]
     return f.a.shape, f.b.shape, f.a.dtype, f.b.dtype
 
 
-def _finite(module: Module, factors: Factors) -> Factors:
+def _finite(site: str, factors: Factors) -> Factors:
     """Returns the factors on the CPU without history, in their dtype. Raises ValueError if a value is not finite."""
     values = Factors(factors.a.detach().cpu(), factors.b.detach().cpu())
     for t in (values.a, values.b):
         # A finite sum has finite terms, and a sum reads them only once. A sum that overflows needs the second look.
         if not t.sum(dtype=torch.float32).isfinite() and not t.isfinite().all():
-            raise ValueError(f"{module.site}: a parent's factors are not finite")
+            raise ValueError(f"{site}: a parent's factors are not finite")
     return values
 
 
 def _as(t: Tensor, like: Tensor) -> Tensor:
     # Rounding goes through fp32 even from fp64 to bf16, so that every path to a child rounds the same way.
     return t.to(torch.promote_types(torch.float32, like.dtype)).to(like.device, like.dtype)
-
-
-def _joined(site: str, like: Factors, by_module: dict[Module, Factors]) -> Factors:
-    """Returns a site's factors out of its modules', stacked as in `like`."""
-    if like.a.ndim == 2:
-        return _on(by_module[Module(site)], like)
-    if not like.a.shape[0]:
-        return Factors(like.a.detach().clone(), like.b.detach().clone())
-    slices = [by_module[Module(site, i)] for i in range(like.a.shape[0])]
-    return _on(Factors(torch.stack([f.a for f in slices]), torch.stack([f.b for f in slices])), like)
-
-
-def _on(factors: Factors, like: Factors) -> Factors:
-    return Factors(factors.a.to(like.a.device), factors.b.to(like.b.device))
 
 
 @contextmanager

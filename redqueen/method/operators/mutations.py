@@ -9,16 +9,7 @@ from torch import Tensor
 
 from redqueen.engine.adapters import Adapter, Factors
 from redqueen.method.operators.lowrank import Components, copied, of_term, rebuilt
-from redqueen.method.operators.modules import (
-    Module,
-    by_module,
-    first_of,
-    modules_of,
-    normals,
-    share,
-    strength,
-    uniform,
-)
+from redqueen.method.operators.modules import by_module, first_of, normals, share, strength, uniform
 
 
 def svd_spectral(parents: Sequence[Adapter], generator: torch.Generator, *, epsilon: float = 0.1) -> Adapter:
@@ -31,7 +22,7 @@ def svd_spectral(parents: Sequence[Adapter], generator: torch.Generator, *, epsi
     """
     epsilon = strength("epsilon", epsilon)
 
-    def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
+    def make(site: str, terms: list[Factors], module_generator: torch.Generator) -> Factors:
         u, s, vt = of_term(terms[0])
         n = s.shape[0]
         s = s * torch.exp(epsilon * normals((n,), module_generator).double())
@@ -48,20 +39,19 @@ def layer_gaussian(
     """Adds `full_gaussian`'s noise to a random third of the layers; the other layers are exact copies.
 
     A layer is all sites that share the name up to its first number ("model.layers.3"); a site without a number is a
-    layer of its own, and if it is stacked, each index along the first axis is a layer, the same in all such sites.
-    The count is `fraction` of the layers rounded to the nearest, at least one.
+    layer of its own. The count is `fraction` of the layers rounded to the nearest, at least one.
     """
     only = first_of(parents)
     scale = strength("scale", scale)
     fraction = share("fraction", fraction)
     # The layers are sorted, because a set's order differs between processes and the draw goes by position.
-    layers = sorted({_layer(module) for module in modules_of(only[0])})
+    layers = sorted(set(map(_layer, only[0])))
     count = max(1, round(len(layers) * fraction))
     order: list[int] = torch.randperm(len(layers), generator=generator).tolist()
     chosen = {layers[i] for i in order[:count]}
 
-    def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
-        return _noised(terms[0], scale, module_generator) if _layer(module) in chosen else copied(terms[0])
+    def make(site: str, terms: list[Factors], module_generator: torch.Generator) -> Factors:
+        return _noised(terms[0], scale, module_generator) if _layer(site) in chosen else copied(terms[0])
 
     return by_module(only, generator, make)
 
@@ -74,7 +64,7 @@ def component_mask(parents: Sequence[Adapter], generator: torch.Generator, *, dr
     """
     dropped = share("dropped", dropped)
 
-    def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
+    def make(site: str, terms: list[Factors], module_generator: torch.Generator) -> Factors:
         u, s, vt = of_term(terms[0])
         n = s.shape[0]
         # Rounded up or down at random: rounding to the nearest would drop nothing at rank 1, in every draw.
@@ -98,7 +88,7 @@ def full_gaussian(parents: Sequence[Adapter], generator: torch.Generator, *, sca
     # fp32, so its numbers differ, and recorded runs depend on both.
     scale = strength("scale", scale)
     return by_module(
-        first_of(parents), generator, lambda module, terms, module_generator: _noised(terms[0], scale, module_generator)
+        first_of(parents), generator, lambda site, terms, module_generator: _noised(terms[0], scale, module_generator)
     )
 
 
@@ -117,7 +107,7 @@ def neftune(parents: Sequence[Adapter], generator: torch.Generator, *, alpha: fl
     """
     alpha = strength("alpha", alpha)
 
-    def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
+    def make(site: str, terms: list[Factors], module_generator: torch.Generator) -> Factors:
         a = terms[0].a.float()
         length = torch.linalg.vector_norm(a, dtype=torch.float64) / math.sqrt(a.shape[1])
         bound = float(length * alpha / math.sqrt(a.numel()))
@@ -146,9 +136,7 @@ def _small_rotation(n: int, epsilon: float, generator: torch.Generator) -> Tenso
     return torch.linalg.matrix_exp(k - k.T)
 
 
-def _layer(module: Module) -> str:
+def _layer(site: str) -> str:
     """Returns the name that all modules of one layer share."""
-    numbered = re.match(r"(?:.*?\.)?\d+(?=\.|$)", module.site)
-    if numbered:
-        return numbered.group()
-    return module.site if module.index is None else str(module.index)
+    numbered = re.match(r"(?:.*?\.)?\d+(?=\.|$)", site)
+    return numbered.group() if numbered else site

@@ -188,32 +188,6 @@ def test_a_layer_as_wide_as_real_ones(name: str, rank: int) -> None:
 
 
 @every
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_stacked_site_is_as_many_slots_as_its_first_axis(name: str, dtype: torch.dtype) -> None:
-    stacks: list[Adapter] = []
-    apart: list[Adapter] = []
-    sites = [f"l.{i}" for i in range(6)]
-    for parent in parents_for(name, sites=sites, dtype=dtype):
-        slices = list(parent.values())
-        a = torch.stack([factors.a for factors in slices])
-        b = torch.stack([factors.b for factors in slices])
-        stacks.append({site: Factors(a, b) for site in ("q", "up")})
-        q = {f"q.{i}": factors for i, factors in enumerate(slices)}
-        up = {f"up.{i}": factors for i, factors in enumerate(slices)}
-        apart.append(q | up)
-    child = ALL[name](stacks, make.generator(0))
-    for f in child.values():
-        assert (f.a.shape, f.b.shape) == ((6, 8, 3), (6, 3, 6))
-        assert f.a.is_contiguous()
-    if name != "layer_gaussian":  # which takes a stack's first axis for the layers
-        wanted = ALL[name](apart, make.generator(0))
-        for site, f in wanted.items():
-            stack, i = site.split(".")
-            assert torch.equal(child[stack].a[int(i)], f.a)
-            assert torch.equal(child[stack].b[int(i)], f.b)
-
-
-@every
 def test_the_child_does_not_depend_on_the_number_of_threads(name: str) -> None:
     parents = parents_for(name, n_in=700, n_out=900, rank=16)
     children: list[Adapter] = []

@@ -265,13 +265,3 @@ def test_neftune_is_uniform_noise_on_the_reading_side_in_units_of_its_length(sca
     assert float((noise / bound).square().mean()) == pytest.approx(1 / 3, rel=0.03)
     assert float((noise / bound).pow(4).mean()) == pytest.approx(1 / 5, rel=0.05)
     assert float(noise.norm() / a.norm()) == pytest.approx(alpha / (3 * rank) ** 0.5, rel=0.03)
-
-
-def test_layer_gaussian_takes_the_first_axis_of_unnumbered_stacks_for_the_layers() -> None:
-    stack = make.adapter(1, sites=tuple(str(i) for i in range(9)))
-    whole = Factors(torch.stack([f.a for f in stack.values()]), torch.stack([f.b for f in stack.values()]))
-    child = MUTATIONS["layer_gaussian"]([{"q": whole, "up": whole}], make.generator(0))
-    q_changed = {i for i in range(9) if not torch.equal(child["q"].a[i], whole.a[i])}
-    up_changed = {i for i in range(9) if not torch.equal(child["up"].a[i], whole.a[i])}
-    assert q_changed == up_changed
-    assert len(q_changed) == 3
