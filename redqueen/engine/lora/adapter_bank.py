@@ -30,22 +30,19 @@ from redqueen.errors import AdapterError
 class _Place:
     """Where one layer's factors lie in a member's vector [P]."""
 
-    a: slice
-    """The block of its site's A factors."""
-    b: slice
-    """The block of its site's B factors."""
-    fan_in: int
-    rank: int
-    a_rows: slice
-    """The layer's rows of A's block [K, in]."""
-    b_columns: slice
-    """The layer's columns of B's block [rank, all of the site's outputs]."""
+    site: StackedFactors
+    index: int
+    """The layer's number among the site's."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(in, out) of the layer."""
+        return self.site.fan_in, self.site.widths[self.index]
 
     def views(self, vector: Tensor) -> tuple[Tensor, Tensor]:
         """Returns A [in, rank] and B [rank, out] as views of `vector`."""
-        a = vector[self.a].view(-1, self.fan_in)[self.a_rows].T
-        b = vector[self.b].view(self.rank, -1)[:, self.b_columns]
-        return a, b
+        a, b = self.site.views(vector[None])
+        return a[0, self.site.projections[self.index].inner].T, b[self.index][0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +112,9 @@ class AdapterBank:
         for site, projections in adapted:
             stacked = StackedFactors(site.fan_in, site.dtype, projections, self.masters, rank, start, allocate)
             self.stacked[site.name] = stacked
-            self._add_places(stacked, projections)
+            for index, projection in enumerate(projections):
+                self.places[projection.name] = _Place(stacked, index)
             start = stacked.end
-
-    def _add_places(self, stacked: StackedFactors, projections: Sequence[Projection]) -> None:
-        """Notes where each layer of a site lies in a member's vector."""
-        a_block = slice(stacked.start, stacked.middle)
-        b_block = slice(stacked.middle, stacked.end)
-        column = 0
-        for factors, projection in zip(stacked.projections, projections, strict=True):
-            columns = slice(column, column + projection.width)
-            place = _Place(a_block, b_block, stacked.fan_in, self.rank, factors.inner, columns)
-            self.places[projection.name] = place
-            column = columns.stop
 
     def add(self, member: str, adapter: Adapter, slot: int | None = None) -> int:
         """Gives `member` a free slot with `adapter`'s weights, by default the first; returns the slot.
@@ -227,11 +214,7 @@ class AdapterBank:
 
     def shapes(self) -> Mapping[str, tuple[int, int]]:
         """Returns (in, out) of each adapted layer, by name."""
-        shapes: dict[str, tuple[int, int]] = {}
-        for name, place in self.places.items():
-            fan_out = place.b_columns.stop - place.b_columns.start
-            shapes[name] = (place.fan_in, fan_out)
-        return shapes
+        return {name: place.shape for name, place in self.places.items()}
 
     def _check(self, adapter: Adapter) -> int:
         """Returns the adapter's rank. Raises AdapterError if it does not fit the base."""
