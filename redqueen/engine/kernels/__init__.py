@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from redqueen.engine.kernels.flash import Varlen
-from redqueen.engine.kernels.torch_ops import Heads, Norm, Ops, SwiGLU
+from redqueen.engine.kernels.torch_ops import HeadNorms, Heads, Norm, Ops, SwiGLU
 
 Rotation = tuple[Tensor, Tensor]
 """Rotary embeddings of a batch's positions, cos and sin, as a kernel's `heads` reads them."""
@@ -47,20 +47,14 @@ class Kernels(ABC):
         return Norm.apply(self.ops, x_NH, y_NH, weight_H, eps)
 
     def heads(
-        self,
-        qkv_NHD: Tensor,
-        kv_heads: int,
-        norm_q: Tensor | None,
-        norm_k: Tensor | None,
-        eps: float,
-        rotation: Rotation,
+        self, qkv_NHD: Tensor, kv_heads: int, norms: HeadNorms | None, rotation: Rotation
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Returns q, k and v [N, heads, D] of `qkv`, which holds their heads one after the other.
 
-        q and k are normed, if there are weights, and rotated (Su et al. 2021) in Llama's halves: (x1, x2) becomes
+        q and k are normed, if there are norms, and rotated (Su et al. 2021) in Llama's halves: (x1, x2) becomes
         (x1 cos - x2 sin, x2 cos + x1 sin).
         """
-        return Heads.apply(self.ops, qkv_NHD, kv_heads, norm_q, norm_k, eps, *rotation)
+        return Heads.apply(self.ops, qkv_NHD, kv_heads, norms, *rotation)
 
     def swiglu(self, both_N2F: Tensor) -> Tensor:
         """Returns silu(gate) * up [N, F] for gate and up side by side in [N, 2F] (Shazeer 2020)."""

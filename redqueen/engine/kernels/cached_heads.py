@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from redqueen.engine.kernels.torch_ops import heads
+from redqueen.engine.kernels.torch_ops import HeadNorms, heads, split_heads
 
 
 @torch.library.custom_op("redqueen::cached_heads", mutates_args=("keys", "values"), device_types="cuda")
@@ -66,9 +66,8 @@ def _plain(
     values: Tensor,
 ) -> Tensor:
     kv_heads = keys.shape[1]
-    norms = (norm_q, norm_k) if len(norm_q) else (None, None)
-    out_RHD = heads(qkv_RHD, cos_R1D, sin_R1D, kv_heads, *norms, eps)
-    q, k, v = out_RHD.split([out_RHD.shape[1] - 2 * kv_heads, kv_heads, kv_heads], 1)
+    norms = HeadNorms(norm_q, norm_k, eps) if len(norm_q) else None
+    q, k, v = split_heads(heads(qkv_RHD, cos_R1D, sin_R1D, kv_heads, norms), kv_heads)
     keys[block_R, :, at_R] = k
     values[block_R, :, at_R] = v
     return q.contiguous()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from redqueen.engine.kernels import Kernels, numba_training
 from redqueen.engine.kernels.numba_floats import Array, as_array
-from redqueen.engine.kernels.torch_ops import NATS_PER_BIT, Ops, split_heads
+from redqueen.engine.kernels.torch_ops import NATS_PER_BIT, HeadNorms, Ops, split_heads
 
 
 def norm_backward(dy_NH: Tensor, past_NH: Tensor, stream_NH: Tensor, weight_H: Tensor, eps: float) -> Tensor:
@@ -29,15 +29,7 @@ def norm_backward(dy_NH: Tensor, past_NH: Tensor, stream_NH: Tensor, weight_H: T
 
 
 def heads_backward(
-    dq: Tensor,
-    dk: Tensor,
-    dv: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    qkv_NHD: Tensor | None,
-    norm_q: Tensor | None,
-    norm_k: Tensor | None,
-    eps: float,
+    dq: Tensor, dk: Tensor, dv: Tensor, cos: Tensor, sin: Tensor, qkv_NHD: Tensor | None, norms: HeadNorms | None
 ) -> Tensor:
     """Returns the gradient of qkv [N, heads, D]; `qkv` is needed only if there are norms."""
     # Concatenating allocates the result and puts dv in its place; the kernels then overwrite the parts of q and k.
@@ -45,15 +37,10 @@ def heads_backward(
     out_q, out_k, _ = split_heads(d_qkv_NHD, dv.shape[1])
     # Without a norm the kernel does not read q and k; any tensor of their shape will do.
     q, k, _ = split_heads(d_qkv_NHD if qkv_NHD is None else qkv_NHD, dv.shape[1])
+    norm_q, norm_k, eps = _as_arrays(norms)
     for dy, x, norm, dx in ((dq, q, norm_q, out_q), (dk, k, norm_k, out_k)):
         numba_training.heads_backward(
-            as_array(dy.contiguous()),
-            as_array(x),
-            _weight(norm),
-            eps,
-            as_array(cos),
-            as_array(sin),
-            as_array(dx),
+            as_array(dy.contiguous()), as_array(x), norm, eps, as_array(cos), as_array(sin), as_array(dx)
         )
     return d_qkv_NHD
 
@@ -72,9 +59,11 @@ def swiglu_backward(dy_NF: Tensor, both_N2F: Tensor) -> Tensor:
     return d_both_N2F
 
 
-def _weight(norm: Tensor | None) -> Array:
-    """Returns a norm's weight; an empty array tells the kernel that there is no norm."""
-    return np.empty(0, np.float32) if norm is None else as_array(norm)
+def _as_arrays(norms: HeadNorms | None) -> tuple[Array, Array, float]:
+    """Returns the weights for q and k, and eps; empty arrays tell the kernels that there are no norms."""
+    if norms is None:
+        return np.empty(0, np.float32), np.empty(0, np.float32), 0.0
+    return as_array(norms.q), as_array(norms.k), norms.eps
 
 
 class NumbaOps(Ops):
@@ -98,20 +87,14 @@ class NumbaOps(Ops):
         return stream_NH, out_NH
 
     def heads(
-        self,
-        qkv_NHD: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        kv_heads: int,
-        norm_q: Tensor | None,
-        norm_k: Tensor | None,
-        eps: float,
+        self, qkv_NHD: Tensor, cos: Tensor, sin: Tensor, kv_heads: int, norms: HeadNorms | None
     ) -> tuple[Tensor, ...]:
         # Views into `qkv` are not contiguous; the kernels take any strides, so no copies are made.
         q, k, v = split_heads(qkv_NHD, kv_heads)
         out_q, out_k = q.new_empty(q.shape), k.new_empty(k.shape)
-        numba_training.heads(as_array(q), _weight(norm_q), eps, as_array(cos), as_array(sin), as_array(out_q))
-        numba_training.heads(as_array(k), _weight(norm_k), eps, as_array(cos), as_array(sin), as_array(out_k))
+        norm_q, norm_k, eps = _as_arrays(norms)
+        numba_training.heads(as_array(q), norm_q, eps, as_array(cos), as_array(sin), as_array(out_q))
+        numba_training.heads(as_array(k), norm_k, eps, as_array(cos), as_array(sin), as_array(out_k))
         # A view of v would keep the memory of all three alive.
         return out_q, out_k, v.clone()
 

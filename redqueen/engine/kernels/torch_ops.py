@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,16 @@ from torch.nn import functional as F
 NATS_PER_BIT = math.log(2)
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
+
+
+class HeadNorms(NamedTuple):
+    """The norms of the heads of queries and keys, in models that have them."""
+
+    q: Tensor
+    """The weight [D] for queries."""
+    k: Tensor
+    """The weight [D] for keys."""
+    eps: float
 
 
 def rms_norm(x_NH: Tensor, weight_H: Tensor, eps: float) -> Tensor:
@@ -44,41 +54,25 @@ def norm_backward(dy_NH: Tensor, past_NH: Tensor, stream_NH: Tensor, weight_H: T
     return (past_NH.to(wide) + norm_part_NH.to(wide)).to(stream_NH.dtype)
 
 
-def heads(
-    qkv_NHD: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    kv_heads: int,
-    norm_q: Tensor | None,
-    norm_k: Tensor | None,
-    eps: float,
-) -> Tensor:
-    """Returns the heads of q, k and v [N, heads, D]; q and k are normed, if there are weights, and rotated."""
+def heads(qkv_NHD: Tensor, cos: Tensor, sin: Tensor, kv_heads: int, norms: HeadNorms | None) -> Tensor:
+    """Returns the heads of q, k and v [N, heads, D]; q and k are normed, if there are norms, and rotated."""
     # The values are copied along: a view of them would keep the memory of all of `qkv` alive.
     turning = qkv_NHD.shape[1] - kv_heads
     qk = qkv_NHD[:, :turning]
-    if norm_q is not None and norm_k is not None:
-        qk = rms_norm(qk, _by_head(qk, kv_heads, norm_q, norm_k), eps)
+    if norms is not None:
+        qk = rms_norm(qk, _by_head(qk, kv_heads, norms), norms.eps)
     return torch.cat([_rotated(qk, cos, sin), qkv_NHD[:, turning:]], 1)
 
 
 def heads_backward(
-    dq: Tensor,
-    dk: Tensor,
-    dv: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    qkv_NHD: Tensor | None,
-    norm_q: Tensor | None,
-    norm_k: Tensor | None,
-    eps: float,
+    dq: Tensor, dk: Tensor, dv: Tensor, cos: Tensor, sin: Tensor, qkv_NHD: Tensor | None, norms: HeadNorms | None
 ) -> Tensor:
     """Returns the gradient of qkv [N, heads, D]; `qkv` is needed only if there are norms."""
     # A rotation is orthogonal, so its gradient is rotated back by the negative angle.
     d_qk = _rotated(torch.cat([dq, dk], 1), cos, -sin)
-    if qkv_NHD is not None and norm_q is not None and norm_k is not None:
+    if qkv_NHD is not None and norms is not None:
         qk = qkv_NHD[:, : d_qk.shape[1]]
-        d_qk = _rms_norm_backward(d_qk, qk, _by_head(qk, dk.shape[1], norm_q, norm_k), eps).to(qk.dtype)
+        d_qk = _rms_norm_backward(d_qk, qk, _by_head(qk, dk.shape[1], norms), norms.eps).to(qk.dtype)
     return torch.cat([d_qk, dv], 1)
 
 
@@ -134,9 +128,9 @@ def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat([torch.addcmul(x1 * cos1, x2, sin1, value=-1), torch.addcmul(x2 * cos2, x1, sin2)], -1)
 
 
-def _by_head(qk: Tensor, kv_heads: int, norm_q: Tensor, norm_k: Tensor) -> Tensor:
+def _by_head(qk: Tensor, kv_heads: int, norms: HeadNorms) -> Tensor:
     """Returns the norms' weights [heads, D], those of q first."""
-    return torch.cat([norm_q.expand(qk.shape[1] - kv_heads, -1), norm_k.expand(kv_heads, -1)])
+    return torch.cat([norms.q.expand(qk.shape[1] - kv_heads, -1), norms.k.expand(kv_heads, -1)])
 
 
 class Wrap(Protocol):
@@ -169,17 +163,10 @@ class Ops:
         return (x_NH, self.rms_norm(x_NH, weight_H, eps)) if y_NH is None else self.add_norm(x_NH, y_NH, weight_H, eps)
 
     def heads(
-        self,
-        qkv_NHD: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        kv_heads: int,
-        norm_q: Tensor | None,
-        norm_k: Tensor | None,
-        eps: float,
+        self, qkv_NHD: Tensor, cos: Tensor, sin: Tensor, kv_heads: int, norms: HeadNorms | None
     ) -> tuple[Tensor, ...]:
-        """Returns q, k and v [N, heads, D]; q and k are normed, if there are weights, and rotated."""
-        return split_heads(self.all_heads(qkv_NHD, cos, sin, kv_heads, norm_q, norm_k, eps), kv_heads)
+        """Returns q, k and v [N, heads, D]; q and k are normed, if there are norms, and rotated."""
+        return split_heads(self.all_heads(qkv_NHD, cos, sin, kv_heads, norms), kv_heads)
 
     def sum_taken(self, dy: Tensor, index_M: Tensor, rows: int) -> Tensor:
         """Returns the gradient [rows, ...] of a tensor for dy, that of its rows `index`; sums are taken in fp32."""
@@ -219,31 +206,22 @@ class Norm(torch.autograd.Function):
 
 
 class Heads(torch.autograd.Function):
-    """Applies norms (if there are weights) and rotary embeddings to queries and keys."""
+    """Applies norms (if there are any) and rotary embeddings to queries and keys."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        ops: Ops,
-        qkv_NHD: Tensor,
-        kv_heads: int,
-        norm_q: Tensor | None,
-        norm_k: Tensor | None,
-        eps: float,
-        cos: Tensor,
-        sin: Tensor,
+        ctx: Any, ops: Ops, qkv_NHD: Tensor, kv_heads: int, norms: HeadNorms | None, cos: Tensor, sin: Tensor
     ) -> tuple[Tensor, ...]:
         # A rotation's gradient needs no input. Only a norm's does, so a model without them saves none.
-        ctx.save_for_backward(cos, sin, norm_q, norm_k, None if norm_q is None and norm_k is None else qkv_NHD)
+        ctx.save_for_backward(cos, sin, None if norms is None else qkv_NHD)
         ctx.ops = ops
-        ctx.eps = eps
-        return ops.heads(qkv_NHD, cos, sin, kv_heads, norm_q, norm_k, eps)
+        ctx.norms = norms
+        return ops.heads(qkv_NHD, cos, sin, kv_heads, norms)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        cos, sin, norm_q, norm_k, qkv_NHD = ctx.saved_tensors
-        d_qkv_NHD = ctx.ops.heads_backward(*grads, cos, sin, qkv_NHD, norm_q, norm_k, ctx.eps)
-        return None, d_qkv_NHD, *[None] * 6
+        d_qkv_NHD = ctx.ops.heads_backward(*grads, *ctx.saved_tensors, ctx.norms)
+        return None, d_qkv_NHD, *[None] * 4
 
 
 class SwiGLU(torch.autograd.Function):

@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from redqueen import plugins
 from redqueen.engine.kernels import Kernels, Rotation
 from redqueen.engine.kernels.dispatch import kernels_of
-from redqueen.engine.kernels.torch_ops import packed
+from redqueen.engine.kernels.torch_ops import HeadNorms, packed
 from redqueen.engine.lora.sites import Projection, RowAdapters, Site
 from redqueen.engine.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.engine.model.forward import MemberRows, TokenLogprobs
@@ -44,9 +44,7 @@ class Attention(Protocol):
 class AttentionOfHeads(Protocol):
     """Attention that also norms and rotates the heads: in decoding one kernel does both and writes to the cache."""
 
-    def of_heads(
-        self, layer: int, qkv_NHD: Tensor, norm_q: Tensor | None, norm_k: Tensor | None, eps: float, rotation: Rotation
-    ) -> Tensor:
+    def of_heads(self, layer: int, qkv_NHD: Tensor, norms: HeadNorms | None, rotation: Rotation) -> Tensor:
         """Returns the mixed values [N, heads, D]; the arguments are those of `Kernels.heads`."""
         ...
 
@@ -61,8 +59,7 @@ class Layer:
     down: Site
     norm_in: Tensor
     norm_mlp: Tensor
-    norm_q: Tensor | None
-    norm_k: Tensor | None
+    head_norms: HeadNorms | None
 
     @property
     def sites(self) -> tuple[Site, Site, Site, Site]:
@@ -196,9 +193,9 @@ class Decoder:
         kernels, adapters = batch.kernels, batch.adapters
         qkv_NHD = layer.qkv(unit_NH, adapters).unflatten(1, (-1, self.head_size))
         if isinstance(batch.attention, AttentionOfHeads):
-            mixed = batch.attention.of_heads(index, qkv_NHD, layer.norm_q, layer.norm_k, self.eps, batch.rotation)
+            mixed = batch.attention.of_heads(index, qkv_NHD, layer.head_norms, batch.rotation)
         else:
-            qkv = kernels.heads(qkv_NHD, self.kv_heads, layer.norm_q, layer.norm_k, self.eps, batch.rotation)
+            qkv = kernels.heads(qkv_NHD, self.kv_heads, layer.head_norms, batch.rotation)
             mixed = batch.attention(index, *qkv)
         x_NH, unit_NH = kernels.norm(x_NH, layer.o(mixed.flatten(1), adapters), layer.norm_mlp, self.eps)
         gated_NF = kernels.swiglu(layer.gate_up(unit_NH, adapters))
@@ -229,7 +226,8 @@ def decoder_of(model: Any, keep: Keep = lambda tensor: tensor, *, pack: bool = T
     if reason := unsuited(model):
         raise ModelError(reason)
     rope: Any = model.model.rotary_emb
-    layers = tuple(_layer(f"model.layers.{i}", block, keep, pack) for i, block in enumerate(model.model.layers))
+    eps: float = config.rms_norm_eps
+    layers = tuple(_layer(f"model.layers.{i}", block, keep, pack, eps) for i, block in enumerate(model.model.layers))
     # Tied weights have to stay one tensor: two calls of `keep` would copy the vocabulary matrix twice.
     tied = model.lm_head.weight is model.model.embed_tokens.weight
     embed_VH = _kept(model.model.embed_tokens, keep)
@@ -243,7 +241,7 @@ def decoder_of(model: Any, keep: Keep = lambda tensor: tensor, *, pack: bool = T
         rope_scale=float(rope.attention_scaling),
         heads=config.num_attention_heads,
         kv_heads=config.num_key_value_heads,
-        eps=config.rms_norm_eps,
+        eps=eps,
         window=getattr(config, "sliding_window", None) or 0,
     )
 
@@ -262,9 +260,10 @@ def unsuited(model: Any) -> str:
     return ""
 
 
-def _layer(name: str, block: Any, keep: Keep, pack: bool) -> Layer:
-    """Returns the weights of the transformers block called `name`."""
+def _layer(name: str, block: Any, keep: Keep, pack: bool, eps: float) -> Layer:
+    """Returns the weights of the transformers block called `name`; `eps` is that of its norms."""
     attention = block.self_attn
+    has_norms = hasattr(attention, "q_norm")
     return Layer(
         qkv=_stack(attention, f"{name}.self_attn", ("q_proj", "k_proj", "v_proj"), keep, pack),
         o=_stack(attention, f"{name}.self_attn", ("o_proj",), keep, pack),
@@ -272,8 +271,7 @@ def _layer(name: str, block: Any, keep: Keep, pack: bool) -> Layer:
         down=_stack(block.mlp, f"{name}.mlp", ("down_proj",), keep, pack),
         norm_in=_kept(block.input_layernorm, keep),
         norm_mlp=_kept(block.post_attention_layernorm, keep),
-        norm_q=_kept(attention.q_norm, keep) if hasattr(attention, "q_norm") else None,
-        norm_k=_kept(attention.k_norm, keep) if hasattr(attention, "k_norm") else None,
+        head_norms=HeadNorms(_kept(attention.q_norm, keep), _kept(attention.k_norm, keep), eps) if has_norms else None,
     )
 
 

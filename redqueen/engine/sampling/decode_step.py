@@ -16,6 +16,7 @@ from redqueen.engine.kernels import Rotation, dispatch
 from redqueen.engine.kernels.cached_heads import cached_heads
 from redqueen.engine.kernels.dispatch import can_compile, kernels_of
 from redqueen.engine.kernels.flash import flash_takes_pages
+from redqueen.engine.kernels.torch_ops import HeadNorms
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.decoder import Decoder
 from redqueen.engine.model.forward import Forward
@@ -116,16 +117,12 @@ class WrittenApart(_Cached):
 class WrittenAtOnce(_Cached):
     """An `AttentionOfHeads`: one kernel norms and rotates the heads and writes keys and values."""
 
-    def of_heads(
-        self, layer: int, qkv_NHD: Tensor, norm_q: Tensor | None, norm_k: Tensor | None, eps: float, rotation: Rotation
-    ) -> Tensor:
+    def of_heads(self, layer: int, qkv_NHD: Tensor, norms: HeadNorms | None, rotation: Rotation) -> Tensor:
         absent = qkv_NHD[0, 0, :0]
         q = cached_heads(
             qkv_NHD,
             *rotation,
-            absent if norm_q is None else norm_q,
-            absent if norm_k is None else norm_k,
-            eps,
+            *(norms or HeadNorms(absent, absent, 0.0)),
             self.block_R,
             self.place_R,
             self.cache.keys[layer],

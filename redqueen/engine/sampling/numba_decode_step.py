@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from redqueen.engine.kernels import numba_decoding
 from redqueen.engine.kernels.dispatch import kernels_of
 from redqueen.engine.kernels.numba_floats import Array, as_array
+from redqueen.engine.kernels.torch_ops import HeadNorms
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.lora.products import group_rows
 from redqueen.engine.lora.sites import Site, StackedFactors
@@ -52,15 +53,16 @@ class NumbaDecodeStep:
         # NumPy views of the cache, by layer, and of all weights are made here, once, and not in each step.
         # They point into the bank, so a member's new weights are seen, but a bank that moved its memory would not be.
         self.memory = [(as_array(k), as_array(v)) for k, v in zip(cache.keys, cache.values, strict=True)]
-        absent = decoder.norm_H[:0]
+        absent = HeadNorms(decoder.norm_H[:0], decoder.norm_H[:0], decoder.eps)
         self.layers: list[_Layer] = []
         for index, layer in enumerate(decoder.layers):
+            norms = layer.head_norms or absent
             self.layers.append(
                 _Layer(
                     frozen=layer,
                     factors=tuple(_factors(site, bank.stacked.get(site.name)) for site in layer.sites),
-                    norm_q=as_array(absent if layer.norm_q is None else layer.norm_q),
-                    norm_k=as_array(absent if layer.norm_k is None else layer.norm_k),
+                    norm_q=as_array(norms.q),
+                    norm_k=as_array(norms.k),
                     norm_mlp=as_array(layer.norm_mlp),
                     norm_next=as_array(decoder.norm_after(index)),
                 )

@@ -17,6 +17,7 @@ from benchmarks.gpu import stand_ins
 from redqueen.engine.kernels import Kernels, Rotation, dispatch
 from redqueen.engine.kernels.dispatch import GpuKernels, TorchKernels, compiled_on_gpu, kernels_of
 from redqueen.engine.kernels.numba_kernels import NumbaKernels
+from redqueen.engine.kernels.torch_ops import HeadNorms
 from redqueen.errors import ModelError
 
 EPS = 1e-5
@@ -39,7 +40,8 @@ def heads_of(
     kernels: Kernels, qkv: Tensor, kv_heads: int, norm_q: Tensor | None = None, norm_k: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     rotation = kernels.rotation(*angles(len(qkv)), qkv.dtype)
-    return kernels.heads(qkv, kv_heads, norm_q, norm_k, EPS, rotation)
+    norms = None if norm_q is None or norm_k is None else HeadNorms(norm_q, norm_k, EPS)
+    return kernels.heads(qkv, kv_heads, norms, rotation)
 
 
 def results(function: Function, inputs: Sequence[Tensor]) -> list[Tensor]:

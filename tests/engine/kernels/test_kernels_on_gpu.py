@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from redqueen.engine.kernels.dispatch import GpuKernels, TorchKernels, kernels_of
+from redqueen.engine.kernels.torch_ops import HeadNorms
 from redqueen.engine.model.attention import SharedPrefix, SharedPrefixAttention
 
 pytestmark = [
@@ -56,8 +57,8 @@ def test_compiled_operations_are_those_of_float64(rows: int) -> None:
 
     def heads(kernels: TorchKernels, qkv: Tensor, norm: Tensor | None) -> tuple[Tensor, ...]:
         cos, sin = (half.to(qkv.device) for half in (angle.cos(), angle.sin()))
-        norm = None if norm is None else norm.to(qkv)
-        return kernels.heads(qkv, 2, norm, norm, EPS, kernels.rotation(cos, sin, qkv.dtype))
+        norms = None if norm is None else HeadNorms(norm.to(qkv), norm.to(qkv), EPS)
+        return kernels.heads(qkv, 2, norms, kernels.rotation(cos, sin, qkv.dtype))
 
     compare(lambda k, x, y: k.norm(x, y, weight.to(x), EPS), [drawn(rows, 512), drawn(rows, 512)])
     compare(lambda k, x: k.norm(1 * x, None, weight.to(x), EPS), [drawn(rows, 512)])
