@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
+from redqueen.tasks.programs.normal_form import does_nothing
+
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
@@ -49,14 +51,16 @@ class Branches(ast.NodeTransformer):
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
-    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        """Replaces a statement on a constant by the branch that is taken."""
+    def visit_If(self, node: ast.If | ast.IfExp) -> ast.AST | list[ast.stmt]:
+        """Replaces what a constant decides: a statement by the branch that is taken, a choice by what it chooses."""
         self.generic_visit(node)
         truth = _truth(node.test)
         if truth is None:
             return node
         self.changed = True
         return node.body if truth else node.orelse
+
+    visit_IfExp = visit_If
 
     def visit_While(self, node: ast.While) -> ast.AST | list[ast.stmt]:
         """Replaces a loop that never begins by its `else`, and drops the `else` of one that never ends by itself."""
@@ -86,15 +90,6 @@ class Branches(ast.NodeTransformer):
             return None
         return node
 
-    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        """Replaces a choice by a constant by what it chooses."""
-        self.generic_visit(node)
-        truth = _truth(node.test)
-        if truth is None:
-            return node
-        self.changed = True
-        return node.body if truth else node.orelse
-
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         """Drops operands that cannot decide (`True and x` is `x`) and those after one that decides."""
         self.generic_visit(node)
@@ -119,7 +114,7 @@ class Branches(ast.NodeTransformer):
     def _block(self, statements: list[ast.stmt], *, required: bool) -> list[ast.stmt]:
         kept: list[ast.stmt] = []
         for statement in statements:
-            if not _does_nothing(statement):
+            if not does_nothing(statement):
                 kept.append(statement)
             if _leaves(statement):
                 break
@@ -171,13 +166,6 @@ def _bound(node: ast.AST) -> Iterator[str]:
         yield (node.asname or node.name).partition(".")[0]
     elif isinstance(name := getattr(node, "name", None), str):
         yield name
-
-
-def _does_nothing(statement: ast.stmt) -> bool:
-    """Whether a statement is `pass`, a docstring or another constant on a line of its own."""
-    return isinstance(statement, ast.Pass) or (
-        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-    )
 
 
 def _leaves(statement: ast.stmt) -> bool:

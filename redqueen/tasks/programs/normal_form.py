@@ -118,17 +118,13 @@ class Names(ast.NodeVisitor):
 
     visit_Nonlocal = visit_Global
 
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
-        """Renames the name of a caught exception."""
+    def visit_ExceptHandler(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> None:
+        """Renames the name of a caught exception, or one that a pattern binds."""
         node.name = node.name and self._renamed(node.name)
         self.generic_visit(node)
 
-    def visit_MatchAs(self, node: ast.MatchAs | ast.MatchStar) -> None:
-        """Renames a name that a pattern binds."""
-        node.name = node.name and self._renamed(node.name)
-        self.generic_visit(node)
-
-    visit_MatchStar = visit_MatchAs
+    visit_MatchAs = visit_ExceptHandler
+    visit_MatchStar = visit_ExceptHandler
 
     def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
         """Renames the rest of a mapping pattern."""
@@ -261,7 +257,7 @@ def normalise(program: str) -> str:
 
 def _bare(program: str) -> ast.Module:
     # With statements that do nothing, a teacher could make any program of the bank new with one line.
-    return _Remarks(_does_nothing).visit(ast.parse(program))
+    return _Remarks(does_nothing).visit(ast.parse(program))
 
 
 # Each attempt at a task asks for it again.
@@ -308,8 +304,8 @@ def _is_text(statement: ast.stmt) -> bool:
             return False
 
 
-def _does_nothing(statement: ast.stmt) -> bool:
-    """Whether it is `pass`, a text or another constant that stands alone."""
+def does_nothing(statement: ast.stmt) -> bool:
+    """Returns whether a statement is `pass`, a docstring or another constant that stands alone."""
     return isinstance(statement, ast.Pass) or (
         isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     )
