@@ -9,7 +9,6 @@ from redqueen.records import Pair, Prompt, Task, Verdict
 from redqueen.tasks.kinds.kind import (
     LINE,
     Answer,
-    Block,
     InputCounts,
     Question,
     TaskKind,
@@ -80,9 +79,6 @@ class Deduction(TaskKind):
     @property
     def answer_block(self) -> str:
         return "output"
-
-    def write_answer_block(self, task: Task) -> Block:
-        return "output", task.pairs[0].output
 
     def write_question(self, task: Task) -> str:
         return f"{task.program}\n{self.language.equation(task.pairs[0].input, '?')}"

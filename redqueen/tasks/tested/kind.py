@@ -195,9 +195,6 @@ class PassTests(Induction):
     def answer_form(self) -> str:
         return "one ```python block with the whole program"
 
-    def write_answer_block(self, task: Task) -> Block:
-        return "python", task.program
-
     # For people.
 
     def write_question(self, task: Task) -> str:
