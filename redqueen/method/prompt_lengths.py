@@ -87,9 +87,8 @@ def seed_programs(source: str | None, kind: Kind) -> list[Task]:
     except SeedError:
         # A run can be resumed without the file that it began with, as its task bank is in the checkpoint.
         drafts = wanted.language.seeds()
-    tasks: list[Task] = []
-    for number, draft in enumerate(drafts):
-        task = Task(
+    return [
+        Task(
             id=f"seed-{number}",
             kind=wanted.language.name,
             author=AUTHOR,
@@ -98,5 +97,5 @@ def seed_programs(source: str | None, kind: Kind) -> list[Task]:
             pairs=tuple(Pair(text, text) for text in draft.inputs),
             message=draft.message,
         )
-        tasks.append(task)
-    return tasks
+        for number, draft in enumerate(drafts)
+    ]

@@ -65,7 +65,7 @@ class ChatPrompts:
         del examples
         kind = find(task.kind)
         form = _FORMAT.format(what=kind.answer_form())
-        return _asked(f"{kind.chat_question(task)}\n\n{form}")
+        return Prompt(f"{kind.chat_question(task)}\n\n{form}", _STOP, chat=True, tagged=True)
 
     def write_attempt(self, task: Task) -> str:
         return f"<answer>\n{_fenced([find(task.kind).write_answer_block(task)])}\n"
@@ -101,10 +101,6 @@ def parted(text: str) -> WorkedText:
 
 _OTHERS = ("input", "output", "message")
 """Names of blocks in the game. One in place of another is a slip of the model that a reader cannot mend."""
-
-
-def _asked(text: str) -> Prompt:
-    return Prompt(text, _STOP, chat=True, tagged=True)
 
 
 def _fenced(blocks: Sequence[Block]) -> str:
