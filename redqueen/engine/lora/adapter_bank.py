@@ -13,9 +13,15 @@ from torch import Tensor
 
 from redqueen.config import AUTO_TARGETS
 from redqueen.engine.adapters import Adapter, Factors, check_targets
-from redqueen.engine.lora.products import DecodingProducts, SlicedMatmul, contiguous_runs, decoding_products, group_rows
-from redqueen.engine.lora.sites import (
+from redqueen.engine.lora.products import (
     AdaptedSite,
+    DecodingProducts,
+    SlicedMatmul,
+    contiguous_runs,
+    decoding_products,
+    group_rows,
+)
+from redqueen.engine.lora.sites import (
     Allocate,
     Projection,
     RowAdapters,

@@ -15,7 +15,7 @@ from torch.autograd.function import BackwardCFunction
 
 from redqueen.engine.kernels import dispatch, low_rank
 from redqueen.engine.kernels.dispatch import can_compile, kernels_of
-from redqueen.engine.lora.sites import BackwardContext, LowRankProducts, Projection, RowAdapters, StackedFactors
+from redqueen.engine.lora.sites import BackwardContext, LowRankProducts, Projection, RowAdapters, Site, StackedFactors
 from redqueen.engine.tensor_memory import to_device
 
 Group = tuple[int, int, int]
@@ -304,6 +304,10 @@ class HostedLinear:
     def inputs(self, x_BTI: Tensor) -> Tensor:
         """Returns the inputs as rows [N, I]."""
         return x_BTI.reshape(-1, self.fan_in)
+
+
+AdaptedSite = Site | HostedLinear
+"""What has a place in the adapter bank: layers of our own forward pass, or one of transformers'."""
 
 
 class LowRankUpdate(torch.autograd.Function):

@@ -164,43 +164,9 @@ class RowAdapters:
     """The tensors that a backward pass adds to, by site; empty if there is only a forward pass."""
 
 
-class AdaptedSite(Protocol):
-    """What the adapter bank needs to know of frozen linear layers over one input."""
-
-    @property
-    def name(self) -> str:
-        """The site's name."""
-        ...
-
-    @property
-    def projections(self) -> tuple[Projection, ...]:
-        """The layers."""
-        ...
-
-    @property
-    def fan_in(self) -> int:
-        """I, the number of inputs."""
-        ...
-
-    @property
-    def weights(self) -> int:
-        """The number of the layers' weights."""
-        ...
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The dtype of inputs and outputs."""
-        ...
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Frozen linear layers over one input (see `AdaptedSite`)."""
+    """Frozen linear layers over one input."""
 
     name: str
     weight: Tensor
@@ -214,14 +180,17 @@ class Site:
 
     @property
     def fan_in(self) -> int:
+        """I, the number of inputs."""
         return self.weight.shape[1]
 
     @property
     def weights(self) -> int:
+        """The number of the layers' weights."""
         return self.weight.numel()
 
     @property
     def dtype(self) -> torch.dtype:
+        """The dtype of inputs and outputs."""
         return self.weight.dtype
 
     @property

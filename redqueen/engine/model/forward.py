@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from redqueen.engine.kernels.dispatch import kernels_of
-from redqueen.engine.lora.sites import AdaptedSite, RowAdapters
+from redqueen.engine.lora.products import AdaptedSite
+from redqueen.engine.lora.sites import RowAdapters
 from redqueen.engine.model.attention import SharedPrefix
 
 MemberRows = Callable[[Sequence[int]], RowAdapters]

@@ -22,7 +22,7 @@ from torch import Tensor
 from redqueen.engine.learning.gradients import ForwardOptions, TokenStats
 from redqueen.engine.learning.packing import PromptGroup, fill_micro_batches
 from redqueen.engine.lora.adapter_bank import AdapterBank, Gradients
-from redqueen.engine.lora.sites import AdaptedSite
+from redqueen.engine.lora.products import AdaptedSite
 from redqueen.engine.model.base import NO_GUARD, Base
 from redqueen.engine.model.decoder import Decoder
 from redqueen.engine.sampling.continuous_batch import BatchLimits, OnRow, RowGroup
