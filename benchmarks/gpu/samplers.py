@@ -26,7 +26,8 @@ from redqueen.engine.lora.products import PaddedBmm
 from redqueen.engine.model.decoder import Decoder, decoder_of
 from redqueen.engine.sampling import decode_step, recorded
 from redqueen.engine.sampling.decode_step import WrittenApart, reads_by_flash
-from redqueen.engine.sampling.device_batch import DeviceBatch, PlacedPrompt
+from redqueen.engine.sampling.device_batch import DeviceBatch
+from redqueen.engine.sampling.tokens import Row, RowGroup
 from redqueen.records import SamplingParams
 
 MEMBERS = 4
@@ -83,14 +84,17 @@ def _ours(decoder: Decoder, bank: AdapterBank, rows: int, prompt: int) -> float:
 def _filled(decoder: Decoder, bank: AdapterBank, rows: int, tokens: int) -> DeviceBatch:
     """Returns a batch of rows with prompts of so many tokens, of members in no order."""
     batch = DeviceBatch(decoder, bank, rows, tokens + _SAMPLED, _SAMPLED, _STEPS)
-    prompts = [PlacedPrompt(row % MEMBERS, _prompt(row, tokens), [row]) for row in range(rows)]
+    params = SamplingParams(max_tokens=_SAMPLED)
+    sampled = [Row(row, ("bench", row), params, ()) for row in range(rows)]
+    groups = [RowGroup(one.index % MEMBERS, _prompt(one.index, tokens), [one]) for one in sampled]
+    admitted = [(group, [row]) for row, group in enumerate(groups)]
     with torch.inference_mode():
-        batch.admit(prompts, [("bench", row) for row in range(rows)], [_SAMPLED] * rows)
-        ordered = sorted(prompts, key=lambda prompt: prompt.slot)
+        batch.admit(admitted)
+        ordered = sorted(admitted, key=lambda placed: placed[0].slot)
         # A pass of 16 prompts takes no more memory than a run's.
         for start in range(0, rows, _PREFILLED):
             batch.prefill(ordered[start : start + _PREFILLED])
-        batch.assign([row % MEMBERS for row in range(rows)], [SamplingParams(max_tokens=_SAMPLED)] * rows)
+        batch.assign([row % MEMBERS for row in range(rows)], [params] * rows)
     return batch
 
 

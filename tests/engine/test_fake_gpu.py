@@ -30,7 +30,8 @@ from redqueen.engine.model.attention import SharedPrefixAttention
 from redqueen.engine.model.decoder import Decoder
 from redqueen.engine.model.forward import TokenLogprobs
 from redqueen.engine.sampling import recorded
-from redqueen.engine.sampling.device_batch import DeviceBatch, PlacedPrompt
+from redqueen.engine.sampling.device_batch import DeviceBatch
+from redqueen.engine.sampling.tokens import Row, RowGroup
 from redqueen.records import SamplingParams
 
 CUDA_BUILD = torch.version.cuda is not None
@@ -116,11 +117,13 @@ def seven_b(fake_gpu: torch.device) -> tuple[Decoder, AdapterBank]:
 
 def test_a_batch_is_sampled_on_the_device(fake_gpu: torch.device, seven_b: tuple[Decoder, AdapterBank]) -> None:
     slots = [row % 4 for row in range(ROWS)]
-    prompts = [PlacedPrompt(row % 4, tuple(range(100)), [row]) for row in range(ROWS)]
+    params = SamplingParams(max_tokens=64)
+    groups = [RowGroup(row % 4, tuple(range(100)), [Row(row, ("fake", row), params, ())]) for row in range(ROWS)]
+    admitted = [(group, [row]) for row, group in enumerate(groups)]
     with torch.inference_mode():
         batch = DeviceBatch(*seven_b, ROWS, 200, 64, 4)
-        batch.admit(prompts, [("fake", row) for row in range(ROWS)], [64] * ROWS)
-        batch.prefill(sorted(prompts, key=lambda prompt: prompt.slot)[:16])
+        batch.admit(admitted)
+        batch.prefill(sorted(admitted, key=lambda each: each[0].slot)[:16])
         for params in (SamplingParams(max_tokens=64), SamplingParams(max_tokens=64, top_p=0.9, top_k=50)):
             batch.assign(slots, [params] * ROWS)
             batch.sample(ROWS)

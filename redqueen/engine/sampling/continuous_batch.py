@@ -17,8 +17,8 @@ from redqueen.base.request_stream import FollowUp
 from redqueen.engine.kernels import dispatch
 from redqueen.engine.lora.adapter_bank import AdapterBank
 from redqueen.engine.model.forward import Forward
-from redqueen.engine.sampling.device_batch import DeviceBatches, PlacedPrompt, SampledSteps
-from redqueen.engine.sampling.tokens import Row, extend
+from redqueen.engine.sampling.device_batch import DeviceBatches, Placed, SampledSteps
+from redqueen.engine.sampling.tokens import Row, RowGroup, extend
 from redqueen.errors import AdapterError, PromptError
 from redqueen.records import SamplingParams
 
@@ -58,20 +58,6 @@ class TextModel:
     tokenizer: Any
     """A tokenizer of the `tokenizers` library."""
     end_ids: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True)
-class RowGroup:
-    """Rows that continue one prompt of one member, so that the prompt is computed once for all of them."""
-
-    slot: int
-    """The member's slot in the adapter bank."""
-    prompt_ids: tuple[int, ...]
-    rows: list[Row]
-
-    @property
-    def max_tokens(self) -> int:
-        return max(row.sampling.max_tokens for row in self.rows)
 
 
 OnRow = Callable[[Row], FollowUp[Sequence[RowGroup]] | None]
@@ -170,7 +156,7 @@ class ContinuousBatch:
 
         # The queue's order is kept even if a later group would fit: its longest completions decide when the whole
         # batch ends, so they must not be overtaken by short ones.
-        admitted: list[tuple[RowGroup, list[int]]] = []
+        admitted: list[Placed] = []
         pages = self._free_pages()
         while self.queue and free and (group := self._take(len(free), pages, begins=not admitted)):
             admitted.append((group, free[: len(group.rows)]))
@@ -185,26 +171,17 @@ class ContinuousBatch:
         self.slots += [admitted[0][0].slot] * new_rows
         self.prompts += [()] * new_rows
 
-        rows: list[Row] = []
-        prompts: list[PlacedPrompt] = []
         for group, places in admitted:
-            rows += group.rows
-            prompts.append(PlacedPrompt(group.slot, group.prompt_ids, places))
             for r, row in zip(places, group.rows, strict=True):
                 self.rows[r] = row
                 self.slots[r] = group.slot
                 # Of a row that was put back, the prompt ends in its own tokens.
                 self.prompts[r] = group.prompt_ids[: len(group.prompt_ids) - len(row.token_ids)]
                 self.place_of[row.index] = r
-        self.device.admit(
-            prompts,
-            [row.seed for row in rows],
-            [row.sampling.max_tokens for row in rows],
-            [len(row.token_ids) for row in rows],
-        )
+        self.device.admit(admitted)
 
         # One pass computes prompts of all members; the bank wants its rows sorted by slot.
-        for chunk in self._passes(sorted(prompts, key=lambda prompt: prompt.slot)):
+        for chunk in self._passes(sorted(admitted, key=lambda placed: placed[0].slot)):
             self.device.prefill(chunk)
         self._rows_changed()
 
@@ -261,20 +238,20 @@ class ContinuousBatch:
         row = self.rows[place]
         return len(self.prompts[place]) + (len(row.token_ids) if row else 0), place
 
-    def _passes(self, prompts: list[PlacedPrompt]) -> Iterator[list[PlacedPrompt]]:
+    def _passes(self, admitted: list[Placed]) -> Iterator[list[Placed]]:
         """Yields the prompts in parts of at most `prefill_tokens` tokens."""
         # A pass holds a block's activations for all of its tokens. A batch's prompts at once would take more memory
         # than everything else. A prompt is not split: its attention would have to read the cache as well, and the
         # longest prompt alone takes little.
-        chunk: list[PlacedPrompt] = []
+        chunk: list[Placed] = []
         tokens = 0
-        for prompt in prompts:
-            length = len(prompt.prompt_ids)
+        for group, places in admitted:
+            length = len(group.prompt_ids)
             if chunk and tokens + length > self.prefill_tokens:
                 yield chunk
                 chunk = []
                 tokens = 0
-            chunk.append(prompt)
+            chunk.append((group, places))
             tokens += length
         if chunk:
             yield chunk

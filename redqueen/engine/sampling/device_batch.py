@@ -21,7 +21,7 @@ from redqueen.engine.sampling import recorded
 from redqueen.engine.sampling.decode_step import open_decoding
 from redqueen.engine.sampling.kv_cache import PrefillEntry
 from redqueen.engine.sampling.recorded import Repeater, Work, bucket_of
-from redqueen.engine.sampling.tokens import SamplingTensors, sample_tokens, uniforms
+from redqueen.engine.sampling.tokens import RowGroup, SamplingTensors, sample_tokens, uniforms
 from redqueen.engine.tensor_memory import HostCopy, to_device
 from redqueen.records import SamplingParams
 
@@ -32,14 +32,8 @@ _Shape = tuple[int, int, int, int, int]
 """The arguments of a `DeviceBatch` after the bank: rows, room, tokens, steps, tokens of the cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedPrompt:
-    """A prompt, and the rows of the batch that continue it."""
-
-    slot: int
-    """The member's slot in the adapter bank."""
-    prompt_ids: tuple[int, ...]
-    places: list[int]
+Placed = tuple[RowGroup, list[int]]
+"""A group, and the rows of the batch that are its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,48 +99,40 @@ class DeviceBatch:
         """Returns how many rows are computed for the first `rows` rows: on a GPU a bucket of them."""
         return min(bucket_of(rows), self.capacity) if dispatch.on_gpu(self.device) else rows
 
-    def admit(
-        self,
-        prompts: Sequence[PlacedPrompt],
-        seeds: Sequence[tuple[str | int, ...]],
-        tokens: Sequence[int],
-        sampled: Sequence[int] = (),
-    ) -> None:
-        """Gives the prompts' places, in order, to rows with these seeds and limits of tokens.
-
-        `sampled` is how many of its tokens a row has already, at the end of its prompt: none, unless it was put back.
-        """
-        sampled = sampled or [0] * len(tokens)
+    def admit(self, placed: Sequence[Placed]) -> None:
+        """Gives the groups' rows their places. A row that was put back has its tokens at the end of its prompt."""
+        rows = [row for group, _ in placed for row in group.rows]
         # All of a row's random numbers are drawn now, from a stream that only its seed names. Its text therefore does
         # not depend on the other rows, on its place in the batch or on the process that samples it.
-        drawn = np.zeros((len(seeds), self.uniform_RT.shape[1]), np.float32)
-        for row_T, seed, count in zip(drawn, seeds, tokens, strict=True):
-            row_T[:count] = uniforms(count, *seed)
+        drawn = np.zeros((len(rows), self.uniform_RT.shape[1]), np.float32)
+        for row_T, row in zip(drawn, rows, strict=True):
+            count = row.sampling.max_tokens
+            row_T[:count] = uniforms(count, *row.seed)
         places: list[int] = []
         limits: list[int] = []
-        for prompt in prompts:
-            rows = range(len(places), len(places) + len(prompt.places))
-            length = len(prompt.prompt_ids)
-            most = [length + tokens[row] - sampled[row] for row in rows]
-            self.cache.begin(prompt.places, length, most)
-            places += prompt.places
+        for group, own in placed:
+            length = len(group.prompt_ids)
+            most = [length + row.sampling.max_tokens - len(row.token_ids) for row in group.rows]
+            self.cache.begin(own, length, most)
+            places += own
             # A row's last token is sampled and not computed, so the cache never holds it.
             limits += [reached - 1 for reached in most]
+        sampled = [len(row.token_ids) for row in rows]
         place_R, limit_R, count_R = to_device(torch.tensor([places, limits, sampled]), self.device)
         self.uniform_RT[place_R] = to_device(torch.from_numpy(drawn), self.device)
         self.cache.limit_R[place_R] = limit_R
         self.count_R[place_R] = count_R
 
-    def prefill(self, prompts: Sequence[PlacedPrompt]) -> None:
+    def prefill(self, placed: Sequence[Placed]) -> None:
         """Computes prompts, sorted by slot, into the cache and the hidden states of the rows that continue them."""
         entries: list[PrefillEntry] = []
         prompt_ids: list[int] = []
-        for prompt in prompts:
-            entries.append(PrefillEntry(SharedPrefix(len(prompt_ids), len(prompt.prompt_ids)), prompt.places))
-            prompt_ids += prompt.prompt_ids
+        for group, own in placed:
+            entries.append(PrefillEntry(SharedPrefix(len(prompt_ids), len(group.prompt_ids)), own))
+            prompt_ids += group.prompt_ids
         position_N = torch.cat([torch.arange(entry.prefix.prompt) for entry in entries])
         ids_N, position_N = to_device(torch.stack([torch.tensor(prompt_ids), position_N]), self.device)
-        hidden_NH = self.compute(ids_N, position_N, entries, [prompt.slot for prompt in prompts])
+        hidden_NH = self.compute(ids_N, position_N, entries, [group.slot for group, _ in placed])
 
         # A row goes on from the hidden state of its prompt's last token.
         places: list[int] = []

@@ -137,7 +137,7 @@ def _truncate(bits_RV: Tensor, top_p_R: Tensor, top_k_R: Tensor) -> Tensor:
     return bits_RV.masked_fill(torch.zeros_like(drop_RV).scatter_(1, order_RV, drop_RV), float("-inf"))
 
 
-# One completion while it is sampled: its tokens so far, and what ends it.
+# One completion while it is sampled: its tokens so far, the prompt that it shares with others, and what ends it.
 
 
 @dataclass(slots=True)
@@ -160,6 +160,20 @@ class Row:
     """The log-probabilities of these tokens, in nats."""
     finish_reason: FinishReason | None = None
     """Why the row ended; None until it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """Rows that continue one prompt of one member, so that the prompt is computed once for all of them."""
+
+    slot: int
+    """The member's slot in the adapter bank."""
+    prompt_ids: tuple[int, ...]
+    rows: list[Row]
+
+    @property
+    def max_tokens(self) -> int:
+        return max(row.sampling.max_tokens for row in self.rows)
 
 
 _LONGEST_CHARACTER = 4
