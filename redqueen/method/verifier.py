@@ -38,7 +38,7 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
     """Verifies with a pool of jailed workers on this machine. Use it as a context manager, or call `close`."""
 
     def __init__(self, config: SandboxConfig, min_inputs: int = 2, seed: int = 0) -> None:
-        self.min_inputs = min_inputs
+        self.counts = InputCounts(least=min_inputs, most=MAX_INPUTS)
         """How many different inputs a proposal needs whose kind shows examples."""
         self.max_input_bytes = config.value_bytes
         """The most bytes of an input, also when it is written out again."""
@@ -80,11 +80,11 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
 
         Waits only while as many jobs as the sandbox holds (`MAX_WAITING`) are before it.
         """
+        kind = find(proposal.kind)
 
         def judge(outcome: Outcome) -> tuple[Verdict, Task | None]:
-            return task_or_reject(proposal, outcome, self.min_inputs, self.max_input_bytes)
+            return kind.task(proposal, outcome, self.counts, self.max_input_bytes)
 
-        kind = find(proposal.kind)
         # The pool's thread makes the task, so that it is ready when the caller asks.
         return then(self._outcome(kind.job(proposal.draft), kind.language.profile), judge)
 
@@ -141,11 +141,3 @@ def trial_of(answer: Answer) -> Trial | Verdict:
         return Verdict(status="malformed", detail=str(error))
     except OversizeError as error:
         return Verdict(status="oversize", detail=str(error))
-
-
-def task_or_reject(
-    proposal: Proposal, outcome: Outcome, min_inputs: int, max_input_bytes: int
-) -> tuple[Verdict, Task | None]:
-    """Returns what the validation of a proposal's program says, and the task that it makes."""
-    counts = InputCounts(least=min_inputs, most=MAX_INPUTS)
-    return find(proposal.kind).task(proposal, outcome, counts, max_input_bytes)

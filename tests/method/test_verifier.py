@@ -14,7 +14,7 @@ from redqueen.jail import Job, Outcome, canonical, parse_arguments, parse_litera
 from redqueen.method.judging import judge_proposals
 from redqueen.method.verifier import LocalVerifier, answer_to, trial_of
 from redqueen.records import Draft, Kind, Pair, Proposal, Status, Task, Verdict
-from redqueen.tasks.kinds import Trial
+from redqueen.tasks.kinds import TaskKind, Trial
 from redqueen.tasks.kinds.abduction import abduction_verdict
 from tests.grading import grade
 
@@ -171,7 +171,7 @@ def test_a_fault_in_judging_reaches_whoever_waits(verifier: LocalVerifier, monke
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("redqueen.method.verifier.task_or_reject", broken)
+    monkeypatch.setattr(TaskKind, "task", broken)
     with pytest.raises(ZeroDivisionError):
         verifier.judge_proposal(proposal("code_o", "def f(x):\n    return x", "1")).result(timeout=300)
 

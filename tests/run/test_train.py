@@ -17,13 +17,14 @@ import torch
 from redqueen.engine.model.base import fingerprint
 from redqueen.method.rating import inherited
 from redqueen.method.seeds import AUTHOR
-from redqueen.method.verifier import LocalVerifier, task_or_reject
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Pair, Proposal, Task, Verdict
 from redqueen.run.trainer import Trainer
 from redqueen.store import checkpoint
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.checkpoint import CheckpointError
 from redqueen.store.directory import RunError
+from redqueen.tasks.kinds import TaskKind
 from tests import toy
 from tests.reference import same
 
@@ -91,14 +92,16 @@ def test_the_base_is_untouched_by_a_run_with_evolution(tmp_path: Path, verifier:
 def test_withdrawn_tasks_are_recorded_and_count_in_no_rate(
     tmp_path: Path, verifier: LocalVerifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def misrecorded(proposal: Proposal, *rest: Any) -> tuple[Verdict, Task | None]:
+    recorded = TaskKind.task
+
+    def misrecorded(kind: TaskKind, proposal: Proposal, *rest: Any) -> tuple[Verdict, Task | None]:
         """Every other code_i task of a teacher has an output that its program does not give."""
-        verdict, task = task_or_reject(proposal, *rest)
+        verdict, task = recorded(kind, proposal, *rest)
         if task is not None and task.author != AUTHOR and int(task.pairs[0].input) % 4 == 0:
             task = replace(task, pairs=(Pair(task.pairs[0].input, "2"),))
         return verdict, task
 
-    monkeypatch.setattr("redqueen.method.verifier.task_or_reject", misrecorded)
+    monkeypatch.setattr(TaskKind, "task", misrecorded)
     trainer = toy.trainer(toy.config(tmp_path, **{"game.kinds": "code_i"}), tmp_path / "run", verifier)
     (line,) = play(trainer, 1)
     assert line["statuses"]["attempts"].keys() == {"correct", "nondeterministic"}
