@@ -158,17 +158,14 @@ class _Writer:
         scope = Scope(parent)
         sources = "".join(self.source(source, scope, not number) for number, source in enumerate(core.sources))
         parts = [f" FROM {sources}"] if sources else []
-        aliases = {alias: value for value, alias in core.columns if alias}
-        scope.aliases = aliases
+        scope.aliases = {alias: value for value, alias in core.columns if alias}
         if core.where is not None:
             parts.append(f" WHERE {self.condition(core.where, scope)}")
         if core.having is not None and not core.groups:
             raise QueryError("HAVING without GROUP BY")
         if core.groups or any(map(has_aggregate, [*(value for value, _ in core.columns), *extra])):
             self._group(core, scope, parts)
-        scope.aliases = {}
-        columns = self._columns(core, scope)
-        scope.aliases = aliases
+        columns = self._columns(core, replace(scope, aliases={}))
         if core.having is not None:
             parts.append(f" HAVING {self.condition(core.having, scope)}")
         texts = [f'{value.sql} AS "c{index + 1}"' for index, (_, value) in enumerate(columns)]
@@ -276,11 +273,7 @@ class _Writer:
     def expression(self, expression: Expression, scope: Scope) -> Value:
         """Returns an expression for SQLite. Raises QueryError."""
         if not scope.free and scope.grouped is not None and expression in scope.grouped:
-            scope.free = True
-            try:
-                return self.expression(expression, scope)
-            finally:
-                scope.free = False
+            return self.expression(expression, replace(scope, free=True))
         value = self._written(expression, scope)
         if value.kind == "integer" and value.bound > EXACT:
             raise QueryError("its numbers may be too large")
@@ -337,20 +330,13 @@ class _Writer:
                     raise QueryError(f"{name.column} is neither in GROUP BY nor in an aggregate")
                 return found[0]
             if alias is not None:
-                return self._alias(alias, at)
+                return self.expression(alias, replace(at, aliases={}))
             at = at.parent
         raise QueryError(f"there is no column {name.table}{'.' if name.table else ''}{name.column}")
 
     def _other(self, alias: Expression, value: Value, scope: Scope) -> bool:
         """Whether an alias stands for something else than this column."""
         return not (isinstance(alias, Name) and self._own(alias, scope) == [value])
-
-    def _alias(self, alias: Expression, scope: Scope) -> Value:
-        aliases, scope.aliases = scope.aliases, {}
-        try:
-            return self.expression(alias, scope)
-        finally:
-            scope.aliases = aliases
 
     def _operation(self, operation: Operation, scope: Scope) -> Value:
         operator = operation.operator
@@ -420,12 +406,7 @@ class _Writer:
             if name != "count" or call.distinct:
                 raise QueryError(f"{name}(*)")
             return Value("count(*)", "integer", scope.rows)
-        free = scope.free
-        scope.free = scope.within = True
-        try:
-            value = self.expression(argument, scope)
-        finally:
-            scope.free, scope.within = free, False
+        value = self.expression(argument, replace(scope, free=True, within=True))
         sql = f"{name}({'DISTINCT ' if call.distinct else ''}{value.sql})"
         if name in ("min", "max"):
             return replace(value, sql=sql)
