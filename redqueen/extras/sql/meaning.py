@@ -388,7 +388,7 @@ class _Writer:
         several = name in ("min", "max") and len(call.arguments) > 1
         if name in AGGREGATES and not several:
             return self._aggregate(call, scope)
-        if (name not in FUNCTIONS or (name in AGGREGATES and not several)) or call.distinct:
+        if name not in FUNCTIONS or call.distinct:
             raise ForbiddenError(f"there is no function {name}" + (" of distinct values" if call.distinct else ""))
         if Name("", "*") in call.arguments:
             raise QueryError(f"{name}(*)")
