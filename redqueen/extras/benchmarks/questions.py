@@ -54,13 +54,6 @@ class Questions(Calls):
         del program, inputs, validate, expected, one_processor
         return Outcome(status="forbidden", detail="questions come from a file: game.tasks=FILE (redqueen tasks import)")
 
-    def equation(self, given: str, output: str) -> str:
-        del given
-        return output
-
-    def read_equation(self, line: str) -> Pair | None:
-        del line
-
     def seeds(self, own: str | None = None) -> tuple[Draft, ...]:
         if own is not None:
             raise SeedError(f"game.seeds={own}: teachers cannot vary questions of {NAME}; use game.tasks=FILE instead")

@@ -19,7 +19,7 @@ from redqueen.base.optional import require
 from redqueen.config.keys import did_you_mean
 from redqueen.jail import GAME, Job, Limits, LiteralError, Outcome, parse_literal, to_literal
 from redqueen.records import Draft, Pair, Prompt, Proposal, Task, Verdict
-from redqueen.tasks.kinds.calls import Literals
+from redqueen.tasks.kinds.calls import Calls
 from redqueen.tasks.kinds.kind import (
     BLOCK,
     LINE,
@@ -56,7 +56,7 @@ _SCORED = "import gym_child\nf = gym_child.score_of"
 _LIMITS = Limits(cpu_s=4, wall_s=60, memory_mb=1024, output_bytes=1 << 16, input_bytes=1 << 17)
 
 
-class Generator(Literals):
+class Generator(Calls):
     """One generator with its settings (see `redqueen.tasks.kinds.language.Language`)."""
 
     words = Words(name="", fence="question", function="", rules="")
@@ -98,30 +98,6 @@ class Generator(Literals):
 
     def split_calls(self, text: str) -> tuple[str, tuple[str, ...]]:
         return text, ()
-
-    def ask_output(self, given: str) -> str:
-        return f"{given} =="
-
-    def ask_input(self, output: str) -> str:
-        return f"{output} =="
-
-    def write_input(self, given: str) -> str:
-        return given
-
-    def read_input(self, text: str) -> str | None:
-        return text
-
-    def equation(self, given: str, output: str) -> str:
-        return f"{given} == {output}"
-
-    def read_equation(self, line: str) -> Pair | None:
-        del line
-
-    def read_output_gap(self, line: str) -> str | None:
-        del line
-
-    def read_input_gap(self, line: str) -> str | None:
-        del line
 
     def seeds(self, own: str | None = None) -> tuple[Draft, ...]:
         if own is not None:
