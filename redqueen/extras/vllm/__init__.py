@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -46,18 +46,6 @@ def adapter_bytes(bank: AdapterBank, dtype: torch.dtype) -> int:
     return bank.masters.shape[1] * dtype.itemsize
 
 
-class AdapterHost(Protocol):
-    """What loads adapters: an engine of ours, or a server."""
-
-    def load(self, name: str, number: int, folder: Path) -> Any:
-        """Loads a PEFT folder and returns a handle."""
-        ...
-
-    def unload(self, number: int) -> None:
-        """Unloads the adapter of this number."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class LoadedAdapter:
     """One version of a slot's weights in the engine."""
@@ -76,7 +64,7 @@ class AdapterVersions:
     The engine holds at most one adapter more than the bank has slots: a new version is there before the old one goes.
     """
 
-    def __init__(self, bank: AdapterBank, host: AdapterHost, base: str, dtype: torch.dtype) -> None:
+    def __init__(self, bank: AdapterBank, host: Engine, base: str, dtype: torch.dtype) -> None:
         """`base` is the base model's name, `dtype` that of its weights."""
         self.bank = bank
         self.host = host
