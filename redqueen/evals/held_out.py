@@ -17,9 +17,8 @@ from redqueen.config import ConfigError, GameConfig, LeagueConfig
 from redqueen.errors import UserError
 from redqueen.method.judging import ask_attempts
 from redqueen.method.planting import seed_tasks, verified_tasks
-from redqueen.method.prompts import Prompts
 from redqueen.method.self_play import SelfPlay
-from redqueen.records import Attempted, Kind, Progress, Request, Sampler, SamplingParams, Task, Verifier
+from redqueen.records import Attempted, Kind, Request, Task, Verifier
 from redqueen.tasks.kinds import Half, Language, find, held_out_kinds, languages, names, task_on
 
 Examples = dict[Kind, list[Task]]
@@ -84,29 +83,27 @@ def worked_examples(kinds: Sequence[Kind], shots: int, seed: int, verifier: Veri
 class HeldOutEvaluation:
     """Holds fixed tasks and lets members attempt them."""
 
+    play: SelfPlay
+    """Poses, samples and judges; its seed names the random numbers of the attempts."""
     tasks: Sequence[Task]
     examples: Examples
     """The worked examples that every prompt of a kind shows."""
-    prompts: Prompts
-    sampler: Sampler
-    verifier: Verifier
-    sampling: SamplingParams
-    seed: int
-    """Names the random numbers of the attempts."""
 
-    def attempt(self, members: Sequence[str], progress: Progress | None = None) -> list[Attempted]:
+    def attempt(self, members: Sequence[str]) -> list[Attempted]:
         """Returns one judged attempt of each member at each task, by member and then by task."""
         # All members answer the same prompts with the same random numbers (the stream's name holds no member), so a
         # difference of two scores is due to the members and not to their luck.
-        prompt_of = {task: self.prompts.attempt(task, self.examples[task.kind]) for task in self.tasks}
+        play = self.play
+        prompt_of = {task: play.prompts.attempt(task, self.examples[task.kind]) for task in self.tasks}
+        sampling = play.sampling.params(play.sampling.attempt_tokens)
         # The members take turns in the requests, so that they are sampled side by side in mixed batches.
         tasks: list[Task] = []
         requests: list[Request] = []
         for task, member in product(self.tasks, members):
-            seed = (self.seed, "probe", task.id)
+            seed = (play.seed, "probe", task.id)
             tasks.append(task)
-            requests.append(Request(member=member, prompt=prompt_of[task], sampling=self.sampling, seed=seed))
-        attempted = ask_attempts(self.sampler, self.verifier, self.prompts, tasks, requests, progress)
+            requests.append(Request(member=member, prompt=prompt_of[task], sampling=sampling, seed=seed))
+        attempted = ask_attempts(play.sampler, play.verifier, play.prompts, tasks, requests, None)
         order = {member: number for number, member in enumerate(members)}
         # The sort is stable: the tasks of a member stay in order.
         return sorted(attempted, key=lambda one: order[one.rollout.member])
@@ -120,13 +117,9 @@ def run_evaluation(play: SelfPlay, half: Half, kinds: Sequence[Kind], count: int
     Raises UserError if a program fails in the sandbox.
     """
     return HeldOutEvaluation(
+        play=play,
         tasks=reserved_tasks(half, kinds, count, play.seed, play.verifier),
         examples=worked_examples(kinds, play.game.shots, play.seed, play.verifier),
-        prompts=play.prompts,
-        sampler=play.sampler,
-        verifier=play.verifier,
-        sampling=play.sampling.params(play.sampling.attempt_tokens),
-        seed=play.seed,
     )
 
 

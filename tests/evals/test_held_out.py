@@ -51,7 +51,8 @@ def probe(book: Book, verifier: LocalVerifier, **changes: object) -> HeldOutEval
     play = SelfPlay(config.play_settings, book, verifier)
     made = run_evaluation(play, "selection", config.game.kinds, 9)
     for task in made.tasks:
-        book.answers[made.prompts.attempt(task, made.examples[task.kind]).text] = made.prompts.write_attempt(task)
+        prompt = play.prompts.attempt(task, made.examples[task.kind])
+        book.answers[prompt.text] = play.prompts.write_attempt(task)
     return made
 
 
