@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ from redqueen.method.population import AnyRole, Member
 from redqueen.method.self_play import SelfPlay
 from redqueen.method.verifier import LocalVerifier
 from redqueen.plugins import PluginError
-from redqueen.records import ROLES, Attempted, Task
+from redqueen.records import ROLES
 from redqueen.store import checkpoint
 from redqueen.store.checkpoint import Checkpoint
 from redqueen.store.directory import RunDirectory, RunError
@@ -30,13 +30,6 @@ class Replay:
     config: Config
     policy: Policy
     self_play: SelfPlay
-
-    def attempt(self, posed: Sequence[tuple[str, Task]], attempts: int) -> list[Attempted]:
-        """Returns judged attempts of each member at its task.
-
-        Random numbers are derived from the task's id: at the same task all members draw the same ones.
-        """
-        return self.self_play.attempt(posed, attempts)
 
 
 def ranked_students(saved: checkpoint.Checkpoint, settings: EvolutionSettings) -> list[str]:

@@ -146,7 +146,7 @@ def play(
             # The random numbers of an attempt depend on the task only. Draws are paired: a difference between two
             # student epochs at one task is not blurred by different luck, so intervals of differences are narrower.
             posed = list(product(epoch_of, epoch.tasks))
-            for attempt in replay.attempt(posed, attempts):
+            for attempt in replay.self_play.attempt(posed, attempts):
                 key = (epoch_of[attempt.rollout.member], attempt.task.id)
                 verdicts.setdefault(key, []).append(attempt.verdict)
         for name in epoch_of:

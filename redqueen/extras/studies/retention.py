@@ -205,7 +205,7 @@ def _trial(
     replay.policy.join(PARENT, parent)
     for name, child in children.items():
         replay.policy.join(name, child)
-    by_parent = replay.attempt([(PARENT, task) for task in fixed], plan.tries)
+    by_parent = replay.self_play.attempt([(PARENT, task) for task in fixed], plan.tries)
     level, level_solved = _scores(replay, by_parent)[PARENT]
     # One completion per task: further completions of the same prompt add little information about the KL.
     written = [attempt.rollout.completion for attempt in by_parent if attempt.number == 0]
@@ -285,7 +285,7 @@ def _practice(
     # and not by luck. The id holds the update, since the same task may be drawn again and must then have new numbers.
     chosen = rng.sample(pool, min(plan.practice, len(pool)))
     drawn = [replace(task, id=f"{purpose}.{update}.{task.id}") for task in chosen]
-    attempted = replay.attempt(list(product(children, drawn)), replay.config.game.attempts)
+    attempted = replay.self_play.attempt(list(product(children, drawn)), replay.config.game.attempts)
     graded = _graded(replay, attempted)
     # A run whitens advantages over all its students. Here each child is whitened alone, so that no child's update
     # depends on which others there are.
@@ -310,7 +310,7 @@ def _measure(
     replay: Replay, children: Mapping[str, Adapter], fixed: Sequence[Task], tries: int
 ) -> dict[str, tuple[float, float]]:
     """Returns mean reward and solve rate of each child at the fixed tasks, with the same random numbers each time."""
-    return _scores(replay, replay.attempt(list(product(children, fixed)), tries))
+    return _scores(replay, replay.self_play.attempt(list(product(children, fixed)), tries))
 
 
 def _scores(replay: Replay, attempted: Sequence[Attempted]) -> dict[str, tuple[float, float]]:
