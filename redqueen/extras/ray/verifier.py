@@ -6,9 +6,10 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import partial
+from operator import methodcaller
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 from redqueen.base.closing import Closing
 from redqueen.base.futures import finished
@@ -24,25 +25,14 @@ from redqueen.records import Answer, Kind, Proposal, Task, Verdict
 # A verifier of a cluster hands each judge many questions at once, because a message costs as much as a short program.
 
 
-class ProgramRun(NamedTuple):
-    """A program that is run and not judged: what `Verifier.run` takes."""
-
-    program: str
-    inputs: tuple[str, ...] | tuple[bytes, ...]
-    cpu_s: float
-    output_bytes: int
-    kind: str
+Question = Callable[[LocalVerifier], Future[Any]]
+"""Travels to a judge, which calls it with its own verifier."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionCall:
-    """A function of ours that takes a while and needs nothing but its argument."""
-
-    function: Callable[[Any], Any]
-    argument: Any
-
-
-Question = Proposal | Answer | ProgramRun | FunctionCall
+def _computed(function: Callable[[Any], Any], argument: Any, verifier: LocalVerifier) -> Future[Any]:
+    """Returns what a function of ours gives that takes a while and needs nothing but its argument."""
+    del verifier
+    return finished(function(argument))
 
 
 class Judge:
@@ -66,17 +56,8 @@ class Judge:
     def answer(self, questions: Sequence[Question]) -> list[Any]:
         """Returns the answers, in order."""
         # All are submitted before the first is waited for, so that every worker of the sandbox has something to do.
-        futures = [self._submit(question) for question in questions]
+        futures = [question(self.verifier) for question in questions]
         return [future.result() for future in futures]
-
-    def _submit(self, question: Question) -> Future[Any]:
-        if isinstance(question, Proposal):
-            return self.verifier.judge_proposal(question)
-        if isinstance(question, Answer):
-            return self.verifier.judge_answer(question)
-        if isinstance(question, FunctionCall):
-            return finished(question.function(question.argument))
-        return self.verifier.run(*question)
 
 
 _AT_ONCE = 256
@@ -115,10 +96,10 @@ class ClusterVerifier(Closing):
                 self._threads.submit(self._serve, judge, gone)
 
     def judge_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
-        return self._ask(proposal)
+        return self._ask(methodcaller("judge_proposal", proposal))
 
     def judge_answer(self, answer: Answer) -> Future[Verdict]:
-        return self._ask(answer)
+        return self._ask(methodcaller("judge_answer", answer))
 
     def run(
         self,
@@ -128,11 +109,11 @@ class ClusterVerifier(Closing):
         output_bytes: int = 0,
         kind: Kind = "",
     ) -> Future[tuple[str, ...]]:
-        return self._ask(ProgramRun(program, inputs, cpu_s, output_bytes, kind))
+        return self._ask(methodcaller("run", program, inputs, cpu_s, output_bytes, kind))
 
     def spread(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
         """Yields a function of each item, in order; the machines compute it. It has to be one of a module of ours."""
-        for future in [self._ask(FunctionCall(function=function, argument=item)) for item in items]:
+        for future in [self._ask(partial(_computed, function, item)) for item in items]:
             yield future.result()
 
     def _ask(self, question: Question) -> Future[Any]:
