@@ -10,7 +10,6 @@ import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,32 +31,6 @@ from redqueen.tasks.tested.tests import suites_of
 Style = Literal["chat", "completion"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportedTask:
-    """One row. Lists of plain texts, so that Arrow, JSON and pickle all carry it."""
-
-    task: Task
-    style: Style
-    prompt: str | list[dict[str, str]]
-    """A text, or a conversation of one message."""
-    opening: str
-    """What the prompt ends with that is already part of the answer, such as `def f(`."""
-
-    def columns(self) -> dict[str, Any]:
-        """Returns the row as TRL takes it: each column but `prompt` is handed to the reward function."""
-        return {
-            "prompt": self.prompt,
-            "id": self.task.id,
-            "kind": self.task.kind,
-            "program": self.task.program,
-            "inputs": [pair.input for pair in self.task.pairs],
-            "outputs": [pair.output for pair in self.task.pairs],
-            "message": self.task.message,
-            "style": self.style,
-            "opening": self.opening,
-        }
-
-
 def task_rows(source: str | Path, style: Style = "chat") -> list[dict[str, Any]]:
     """Returns the tasks of a run's folder, or of what `redqueen tasks export` wrote, as rows for another trainer.
 
@@ -66,7 +39,7 @@ def task_rows(source: str | Path, style: Style = "chat") -> list[dict[str, Any]]
 
     Raises UserError if the source holds no tasks, or a row that is not a task.
     """
-    return [task_row(task, style).columns() for task in posed_tasks(source)]
+    return [task_row(task, style) for task in posed_tasks(source)]
 
 
 def posed_tasks(source: str | Path) -> list[Task]:
@@ -90,16 +63,27 @@ def can_be_varied(task: Task) -> bool:
     return kind.has_program(task) and not kind.generated
 
 
-def task_row(task: Task, style: Style) -> ExportedTask:
-    """Returns the row of one task. Raises UserError for a style that there is not."""
+def task_row(task: Task, style: Style) -> dict[str, Any]:
+    """Returns the row of one task as TRL takes it: each column but `prompt` is handed to the reward function.
+
+    It has lists of plain texts, so that Arrow, JSON and pickle all carry it. Raises UserError for a style that there is
+    not.
+    """
     if style not in ("chat", "completion"):
         raise UserError(f"style={style!r}: choose chat or completion")
     asked = prompts(style, GameConfig()).attempt(task, ())
-    if style == "chat":
-        return ExportedTask(
-            task=task, style=style, prompt=[{"role": "user", "content": asked.text}], opening=asked.prefix
-        )
-    return ExportedTask(task=task, style=style, prompt=asked.text + asked.prefix, opening=asked.prefix)
+    return {
+        "prompt": [{"role": "user", "content": asked.text}] if style == "chat" else asked.text + asked.prefix,
+        "id": task.id,
+        "kind": task.kind,
+        "program": task.program,
+        "inputs": [pair.input for pair in task.pairs],
+        "outputs": [pair.output for pair in task.pairs],
+        "message": task.message,
+        "style": style,
+        # What the prompt ends with that is already part of the answer, such as `def f(`.
+        "opening": asked.prefix,
+    }
 
 
 def answer_in(task: Task, text: str, style: Style, opening: str = "") -> str | None:

@@ -61,7 +61,8 @@ class PuzzleEnvironment(interfaces.Environment[AnswerAction, PuzzleObservation, 
         task = self._tasks[index]
         self._task = task
         self._state = types.State(episode_id=episode_id, step_count=0, task=task.id)
-        return PuzzleObservation(prompt=_question(task), kind=task.kind, metadata={"id": task.id})
+        question = task_row(task, "chat")["prompt"][0]["content"]
+        return PuzzleObservation(prompt=question, kind=task.kind, metadata={"id": task.id})
 
     def step(self, action: AnswerAction, timeout_s: float | None = None, **_: Any) -> PuzzleObservation:
         """Judges the answer, which ends the episode. Raises RuntimeError if no task was posed."""
@@ -110,8 +111,3 @@ def make_app(source: str | Path) -> Any:
     return http_server.create_fastapi_app(
         lambda: PuzzleEnvironment(tasks), AnswerAction, PuzzleObservation, max_concurrent_envs=64, env_name="redqueen"
     )
-
-
-def _question(task: Task) -> str:
-    asked = task_row(task, "chat").prompt
-    return asked if isinstance(asked, str) else asked[0]["content"]

@@ -111,7 +111,7 @@ class Puzzles(vf.Taskset[Puzzle, PuzzlesConfig]):
 
 def puzzle_data(task: Task, solve_rate: float | None = None) -> Any:
     """Returns what a task carries."""
-    asked = task_row(task, "chat").columns()
+    asked = task_row(task, "chat")
     return PuzzleData(
         id=task.id,
         prompt=asked["prompt"],
