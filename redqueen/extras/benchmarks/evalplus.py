@@ -9,7 +9,7 @@ import sqlite3
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -200,14 +200,7 @@ def limits_of(calls: int, reference_s: float) -> Limits:
 
 
 def _limits(cpu_s: float) -> Limits:
-    most = BENCHMARKS.limits
-    return Limits(
-        cpu_s=cpu_s,
-        wall_s=max(LEAST_WALL_S, _WALL * cpu_s),
-        memory_mb=most.memory_mb,
-        output_bytes=most.output_bytes,
-        input_bytes=most.input_bytes,
-    )
+    return replace(BENCHMARKS.limits, cpu_s=cpu_s, wall_s=max(LEAST_WALL_S, _WALL * cpu_s))
 
 
 def evalplus(shared: OpenGraders) -> Grader:

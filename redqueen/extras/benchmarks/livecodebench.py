@@ -31,7 +31,7 @@ from redqueen.evals.grader import (
     script_job,
 )
 from redqueen.evals.jailed import carried
-from redqueen.jail import BENCHMARKS, Limits, encode_arguments, parse_literal
+from redqueen.jail import BENCHMARKS, encode_arguments, parse_literal
 from redqueen.jail.tokens import decimal
 from redqueen.records import Prompt, Verdict
 
@@ -46,13 +46,7 @@ from redqueen.records import Prompt, Verdict
 # start threads, read a clock, or import what is not in the standard library (`numpy`, `sortedcontainers`).
 
 OUTPUT_BYTES = 1 << 22
-LIMITS = Limits(
-    cpu_s=6.0,
-    wall_s=120.0,
-    memory_mb=BENCHMARKS.limits.memory_mb,
-    output_bytes=OUTPUT_BYTES,
-    input_bytes=BENCHMARKS.limits.input_bytes,
-)
+LIMITS = replace(BENCHMARKS.limits, cpu_s=6.0, wall_s=120.0, output_bytes=OUTPUT_BYTES)
 """What a solution may use for one test."""
 
 

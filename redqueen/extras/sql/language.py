@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -21,7 +22,6 @@ from redqueen.jail import (
     LiteralError,
     Outcome,
     OversizeError,
-    Profile,
     Status,
     canonical,
     encode_arguments,
@@ -155,13 +155,7 @@ class Sql(Literals):
         ),
     )
     prefix = "SELECT"
-    profile = Profile(
-        entry="f",
-        modules=("sqlite3",),
-        withheld=GAME.withheld,
-        stdin="",
-        limits=GAME.limits,
-    )
+    profile = replace(GAME, modules=("sqlite3",))
     warm_starts: Mapping[str, Path] = {"completion": Path(__file__).with_name("warm")}
     identity = Draft("SELECT * FROM t", seeds.IDENTITY, "all rows")
 
