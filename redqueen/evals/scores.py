@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
 from statistics import fmean
@@ -164,7 +164,7 @@ class Results:
         if column in self.cells:
             return self.cells[column][entry].rate
         mean = self.mean(column, entry)
-        problems = self._problems(column, entry)
+        problems = sum(self.cells[name][entry].problems for name in self.averaged(column))
         return None if np.isnan(mean) else percentiles(mean, self.draws(column)[:, entry], problems)
 
     def overall(self) -> str:
@@ -194,26 +194,35 @@ class Results:
 
     def mean_of(self, column: str, members: Sequence[int]) -> Interval | None:
         """Returns the mean of several entries with its interval over problems; None if one of them has no score."""
-        means, drawn, problems = self._shared(column, members)
-        mean = float(means.mean())
-        return None if np.isnan(mean) else percentiles(mean, drawn.mean(axis=1), problems)
+        return self._shared(column, members, lambda scores: scores.mean(axis=-1))
 
     def mean_over(self, column: str, members: Sequence[int], others: Sequence[int]) -> Interval | None:
         """Returns how far the mean of several entries is above that of others, with its interval over problems.
 
         The difference is paired: only problems count that all of them have answered.
         """
-        means, drawn, problems = self._shared(column, [*members, *others])
         count = len(members)
-        mean = float(means[:count].mean() - means[count:].mean())
-        difference = drawn[:, :count].mean(axis=1) - drawn[:, count:].mean(axis=1)
-        return None if np.isnan(mean) else percentiles(mean, difference, problems)
+        return self._shared(
+            column,
+            [*members, *others],
+            lambda scores: scores[..., :count].mean(axis=-1) - scores[..., count:].mean(axis=-1),
+        )
 
-    def _shared(self, column: str, entries: Sequence[int]) -> tuple[Array, Array, int]:
-        """Returns the scores of entries on the problems that all of them have answered: [entries]; the same on
-        resampled problems: [resamples, entries]; and how many problems these are.
+    def weakest_against(self, members: Sequence[int], baseline: int) -> Interval | None:
+        """Returns how far the weakest of several entries is above another one, with its interval over problems.
 
-        A problem that the machine lost for one of them would otherwise move its score alone.
+        In each draw of the problems the weakest is chosen anew, so that the choice is part of the interval.
+        Only problems count that all of them have answered.
+        """
+        return self._shared(
+            self.overall(), [*members, baseline], lambda scores: scores[..., :-1].min(axis=-1) - scores[..., -1]
+        )
+
+    def _shared(self, column: str, entries: Sequence[int], of: Callable[[Array], Array]) -> Interval | None:
+        """Returns a value `of` the scores of entries, [..., entries], on the problems that all of them have answered.
+
+        Its interval is over problems. None if one of the entries has no score. A problem that the machine lost for one
+        of them would otherwise move its score alone.
         """
         chosen = list(entries)
         means: list[Array] = []
@@ -228,23 +237,8 @@ class Results:
             same = self._draws[name][:, chosen]
             judged = np.where(lost, np.nan, rates)
             draws.append(resampled_means(judged, self._programs[name], name) if lost.any() else same)
-        return np.mean(means, axis=0), np.mean(draws, axis=0), problems
-
-    def _problems(self, column: str, entry: int) -> int:
-        return sum(self.cells[name][entry].problems for name in self.averaged(column))
-
-    def weakest_against(self, members: Sequence[int], baseline: int) -> Interval | None:
-        """Returns how far the weakest of several entries is above another one, with its interval over problems.
-
-        In each draw of the problems the weakest is chosen anew, so that the choice is part of the interval.
-        Only problems count that all of them have answered.
-        """
-        column = self.overall()
-        means, drawn, problems = self._shared(column, [*members, baseline])
-        difference = float(means[:-1].min() - means[-1])
-        if np.isnan(difference):
-            return None
-        return percentiles(difference, drawn[:, :-1].min(axis=1) - drawn[:, -1], problems)
+        value = float(of(np.mean(means, axis=0)))
+        return None if np.isnan(value) else percentiles(value, of(np.mean(draws, axis=0)), problems)
 
 
 def _rates(loaded: ProblemSet, samples: Sequence[SampleRow]) -> list[float]:
