@@ -205,14 +205,11 @@ def boxed_together(text: str) -> str | None:
             continue
         between = text[box[1] : together[0][0]]
         # What is taken back, in the same sentence, is no answer.
-        if box[2] is None or _TAKEN_BACK.search(between) or not (_BESIDE.fullmatch(between) or _same_sentence(between)):
+        another_sentence = _END.search(between) and not _BESIDE.fullmatch(between)
+        if box[2] is None or _TAKEN_BACK.search(between) or another_sentence:
             break
         together.insert(0, box)
     return ", ".join(str(content) for _, _, content in together)
-
-
-def _same_sentence(between: str) -> bool:
-    return _END.search(between) is None
 
 
 def _boxes(text: str) -> list[tuple[int, int, str | None]]:
