@@ -220,29 +220,21 @@ def run_compare(paths: Sequence[Path], by: str, out: Path | None, *, as_json: bo
         table = compared.table
         shown = table if everything else [row for row in table if row.name in FIRST]
         _show(compared.arms, compared.costs, shown)
+    progress = progress_console()
     for line in compared.remarks:
-        _progress(line)
-    if out is not None:
-        read = compared.arms
-        drawn = [*gain_charts(read), *rarefaction_charts(read, compared.rows), *charts(read)]
-        _write(out, read, drawn, compared.table, everything=everything)
-    return 0
-
-
-def _write(
-    out: Path, read: Sequence[Arm], drawn: Sequence[Chart], table: Sequence[Quantity], *, everything: bool
-) -> None:
+        progress.print(line)
+    if out is None:
+        return 0
+    read = compared.arms
+    drawn = [*gain_charts(read), *rarefaction_charts(read, compared.rows), *charts(read)]
+    page = out / "index.html"
     try:
         files = write_files(out, read, drawn, everything=everything)
-        page = out / "index.html"
-        write_text(page, comparison_page(read, drawn, table))
+        write_text(page, comparison_page(read, drawn, compared.table))
     except OSError as error:
         raise UserError(f"cannot write {out}: {error.strerror}") from error
-    _progress(f"wrote {page} and {len(files)} files next to it")
-
-
-def _progress(line: str) -> None:
-    progress_console().print(line)
+    progress.print(f"wrote {page} and {len(files)} files next to it")
+    return 0
 
 
 def _show(read: Sequence[Arm], costs: Sequence[Budget], table: Sequence[Quantity]) -> None:
