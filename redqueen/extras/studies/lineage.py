@@ -36,16 +36,13 @@ def run_lineage(run: Path, *, as_json: bool) -> int:
 
 
 def _tree_of(members: Sequence[Life], role: str) -> Tree:
-    title = f"{role}s" if role != "both" else ""
-    return family_tree([life for life in members if life.role == role], title)
-
-
-def family_tree(members: Sequence[Life], title: str) -> Tree:
     """Returns one role's members under their fitter parents; a second parent is named after the operator."""
-    tree = Tree(title)
+    tree = Tree(f"{role}s" if role != "both" else "")
     branches: dict[str, Tree] = {}
     # Parents come before their children, since `members` is in the order of birth.
     for life in members:
+        if life.role != role:
+            continue
         above = branches.get(life.parents[0], tree) if life.parents else tree
         branches[life.name] = above.add(label(life))
     return tree
