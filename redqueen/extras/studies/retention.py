@@ -320,11 +320,9 @@ def _scores(replay: Replay, attempted: Sequence[Attempted]) -> dict[str, tuple[f
     """
     rewards: dict[str, list[float]] = {attempt.rollout.member: [] for attempt in attempted}
     solved: dict[str, list[bool]] = {name: [] for name in rewards}
-    for attempt in attempted:
-        reward = student_reward(attempt, replay.config.game)
-        if reward is not None:
-            rewards[attempt.rollout.member].append(reward)
-            solved[attempt.rollout.member].append(attempt.verdict.status == "correct")
+    for graded in _graded(replay, attempted):
+        rewards[graded.rollout.member].append(graded.reward)
+        solved[graded.rollout.member].append(graded.verdict.status == "correct")
     if not all(rewards.values()):
         raise UserError("the sandbox failed on every attempt of a member: see redqueen doctor")
     return {name: (fmean(rewards[name]), fmean(solved[name])) for name in rewards}
