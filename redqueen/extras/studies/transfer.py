@@ -7,8 +7,9 @@ seed-N.log next to it what its process printed, OUT/transfer.json the table.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Literal, cast
@@ -62,10 +63,7 @@ class Curriculum:
         return self.run if self.part is None else f"{self.run}-{self.part}"
 
     def counts(self) -> dict[str, int]:
-        counts: dict[str, int] = {}
-        for record in self.records:
-            counts[record.kind] = counts.get(record.kind, 0) + 1
-        return counts
+        return dict(Counter(record.kind for record in self.records))
 
     def lines(self) -> float | None:
         """Returns the mean number of lines of its programs; None if the measures do not apply to their language."""
@@ -195,8 +193,7 @@ def _drawn(curriculum: Curriculum, sizes: Mapping[str, int], seed: int) -> Curri
     for kind, size in sizes.items():
         places = [place for place, record in enumerate(curriculum.records) if record.kind == kind]
         taken.update(streams.python(seed, "transfer", curriculum.name, kind).sample(places, size))
-    records = tuple(record for place, record in enumerate(curriculum.records) if place in taken)
-    return Curriculum(run=curriculum.run, part=curriculum.part, records=records)
+    return replace(curriculum, records=tuple(curriculum.records[place] for place in sorted(taken)))
 
 
 def stranger_settings(sources: Sequence[Path], kinds: Sequence[str]) -> list[str]:
