@@ -132,14 +132,12 @@ def _members_of(run: str, members: str, step: Step) -> list[Entrant]:
         raise RunError(f"{run} has no checkpoint to evaluate")
     if step is None:
         return _members_at(directory, steps[-1], run, members)
-    if step == "all":
-        entrants: list[Entrant] = []
-        for saved_step in steps:
-            entrants += _members_at(directory, saved_step, f"{run}@{saved_step}", members)
-        return entrants
-    if step not in steps:
+    if step != "all" and step not in steps:
         raise RunError(f"{run} has kept no checkpoint of step {step}, but of {', '.join(map(str, steps))}")
-    return _members_at(directory, step, f"{run}@{step}", members)
+    entrants: list[Entrant] = []
+    for saved_step in steps if step == "all" else [step]:
+        entrants += _members_at(directory, saved_step, f"{run}@{saved_step}", members)
+    return entrants
 
 
 def _members_at(directory: RunDirectory, step: int, target: str, members: str) -> list[Entrant]:
