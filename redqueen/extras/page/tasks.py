@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, cast, get_args
 
 from redqueen.cli.show import work_and_answer
 from redqueen.config import GameConfig
@@ -25,7 +25,6 @@ from redqueen.store.files import damage_of
 from redqueen.store.tasks import given_program
 from redqueen.tasks.kinds import find_or_plain, names
 
-V = TypeVar("V")
 PAGE = 50
 """Tasks on one page."""
 _STATUSES = (
