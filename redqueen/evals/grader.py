@@ -38,7 +38,7 @@ class Problem:
 
 
 class Grader(Protocol):
-    """Judges answers: code or a mathematical expression, as `extraction` takes it from a model's text."""
+    """Judges answers: code or a mathematical expression, as `Benchmark.read` takes it from a model's text."""
 
     def submit(self, problem: Problem, answer: str) -> Future[Verdict]:
         """Queues one answer and returns at once, unless the queue is full.

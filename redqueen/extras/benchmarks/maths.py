@@ -26,7 +26,7 @@ from redqueen.records import Prompt, Status, Verdict
 # Judges mathematical answers by math-verify, in processes that can be killed.
 #
 # A problem's `data` has `answers`: one reference answer, or several if all of them have to be given (`latex.py`).
-# The answer is what the model's last box holds (`extraction.last_boxed`).
+# The answer is what the model's last box holds (`last_boxed`).
 
 CPU_S = 10.0
 """CPU seconds for one answer."""

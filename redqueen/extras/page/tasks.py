@@ -39,7 +39,7 @@ class TaskQueryError(UserError):
 
 
 def browse(run: LiveRun, query: Mapping[str, str]) -> dict[str, object]:
-    """Returns a page of tasks, and the names that the filters offer. Raises QueryError if `query` is wrong."""
+    """Returns a page of tasks, and the names that the filters offer. Raises TaskQueryError if `query` is wrong."""
     kinds = _kinds(run)
     with run.archive() as archive:
         listing = _search(archive, run, query, kinds) if query.get("text") else _page(archive, query, kinds)
