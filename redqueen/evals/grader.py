@@ -69,6 +69,11 @@ class ThreadedGrader(Closing):
         self._threads.shutdown(wait=True)
 
 
+def right_or_wrong(right: bool) -> Verdict:
+    """Returns the verdict on an answer that was compared."""
+    return Verdict("correct" if right else "wrong")
+
+
 class DataGrader:
     """Judges answers by a function, in this process: for answers that are compared as data. It never runs a program."""
 
@@ -77,7 +82,7 @@ class DataGrader:
         self.right = right
 
     def submit(self, problem: Problem, answer: str) -> Future[Verdict]:
-        return finished(Verdict("correct" if self.right(problem, answer) else "wrong"))
+        return finished(right_or_wrong(self.right(problem, answer)))
 
     def close(self) -> None:
         """Does nothing."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 from redqueen.config import GameConfig
 from redqueen.evals.benchmark import Benchmark, Form, Row, Source
-from redqueen.evals.grader import Grader, JailedGrader, OpenGraders, Problem, failed, function_job
+from redqueen.evals.grader import Grader, JailedGrader, OpenGraders, Problem, failed, function_job, right_or_wrong
 from redqueen.jail import CodecError, Limits, encode_arguments, parse_literal
 from redqueen.method.prompts import prompts
 from redqueen.records import Kind, Pair, Prompt, Task, Verdict
@@ -40,7 +40,7 @@ class CruxEvalGrader(JailedGrader):
         expected = parse_literal(data["output"])
         if data["kind"] == "output":
             try:
-                return _verdict(parse_literal(answer) == expected)
+                return right_or_wrong(parse_literal(answer) == expected)
             except CodecError as error:
                 return Verdict("malformed", detail=str(error))
         call = _call(answer)
@@ -51,7 +51,7 @@ class CruxEvalGrader(JailedGrader):
         outcome = self.run(function_job(program, ASKED, "value", [encode_arguments(())], LIMITS))
         if outcome.status != "ok":
             return failed(outcome)
-        return _verdict(parse_literal(outcome.outputs[0]) == expected)
+        return right_or_wrong(parse_literal(outcome.outputs[0]) == expected)
 
 
 def _call(answer: str) -> str | None:
@@ -69,10 +69,6 @@ def _call(answer: str) -> str | None:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
     return None
-
-
-def _verdict(right: bool) -> Verdict:
-    return Verdict("correct" if right else "wrong")
 
 
 def cruxeval(shared: OpenGraders) -> Grader:
@@ -150,28 +146,25 @@ def _asserted(task: Task, asks: Asked, text: str) -> str | None:
     line = answer.partition("\n")[0].strip()
     opened = f"assert f({task.pairs[0].input}) == " if asks == "output" else "assert f("
     for statement in (line, opened + line, f"assert {line}"):
-        try:
-            (node,) = ast.parse(statement).body
-        # Texts of models are of any kind: too many brackets, null bytes.
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        match node:
-            case ast.Assert(test=ast.Compare(left=ast.Call() as call, ops=[ast.Eq()], comparators=[value])):
+        match _parsed(statement):
+            case ast.Module(
+                body=[ast.Assert(test=ast.Compare(left=ast.Call() as call, ops=[ast.Eq()], comparators=[value]))]
+            ):
                 return ast.get_source_segment(statement, value if asks == "output" else call)
             case _:
                 continue
-    if asks == "input" and not _is_python(line):
+    if asks == "input" and _parsed(line) is None:
         # The rest of the assertion may be missing.
         line = line.rpartition(") ==")[0] or line.removesuffix(")")
     return line or None
 
 
-def _is_python(line: str) -> bool:
+def _parsed(text: str) -> ast.Module | None:
     try:
-        ast.parse(line)
+        return ast.parse(text)
+    # Texts of models are of any kind: too many brackets, null bytes.
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+        return None
 
 
 def program(row: Row) -> str:

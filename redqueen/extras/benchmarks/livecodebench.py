@@ -28,6 +28,7 @@ from redqueen.evals.grader import (
     code_answer,
     failed,
     function_job,
+    right_or_wrong,
     script_job,
 )
 from redqueen.evals.jailed import carried
@@ -76,17 +77,13 @@ class LiveCodeBenchGrader(JailedGrader):
         outcome = self.run(function_job(answer, f"Solution.{function}", "list", calls, LIMITS, preamble=True))
         if outcome.status != "ok":
             return failed(outcome)
-        return _verdict(parse_literal(outcome.outputs[0], LIMITS.output_bytes) == expected)
+        return right_or_wrong(parse_literal(outcome.outputs[0], LIMITS.output_bytes) == expected)
 
     def _script(self, answer: str, test: Mapping[str, str]) -> Verdict:
         outcome = self.run(script_job(answer, test["input"], LIMITS))
         if outcome.status != "ok":
             return failed(outcome)
-        return _verdict(same_text(parse_literal(outcome.outputs[0], LIMITS.output_bytes), str(test["output"])))
-
-
-def _verdict(right: bool) -> Verdict:
-    return Verdict("correct" if right else "wrong")
+        return right_or_wrong(same_text(parse_literal(outcome.outputs[0], LIMITS.output_bytes), str(test["output"])))
 
 
 def _json(text: str) -> Any:
