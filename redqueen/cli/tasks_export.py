@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from redqueen import __version__, extras
@@ -20,7 +19,7 @@ from redqueen.store.allowed import check_kind
 from redqueen.store.dataset import TaskFilter, TaskRecord, TaskSelection, read_tasks, select
 from redqueen.store.dataset.files import FOLDER_FILE, FORMATS, column_table, require_arrow, write_tasks
 from redqueen.store.directory import RunDirectory
-from redqueen.store.files import damage_of
+from redqueen.store.files import damage_of, written_whole
 from redqueen.tasks.kinds import find_or_plain, is_kind, names_of_languages
 
 # The card of a folder of exported tasks: what they are, where they come from, and how to use them safely.
@@ -206,10 +205,9 @@ def run_tasks_export(
         )
 
     notes: list[str] = []
-
-    def write(scratch: Path) -> None:
+    with written_whole(target) as scratch:
         if verifiers:
-            notes.extend(verifiers.write_package(scratch, package, config.model.name, selected, wanted))
+            notes = verifiers.write_package(scratch, package, config.model.name, selected, wanted)
         elif folder:
             (scratch / FOLDER_FILE).parent.mkdir(parents=True, exist_ok=True)
             write_tasks(selected.records, scratch / FOLDER_FILE)
@@ -224,8 +222,6 @@ def run_tasks_export(
             (scratch / "README.md").write_text(card, encoding="utf-8")
         else:
             write_tasks(selected.records, scratch)
-
-    _write(target, write)
     console = table_console()
     console.print(f"wrote {len(selected.records)} of {selected.total} tasks to {target}", soft_wrap=True)
     if selected.total > len(selected.records):
@@ -248,22 +244,3 @@ def _is_folder(out: str) -> bool:
     if suffix not in FORMATS:
         raise UserError(f"--out {out}: give FILE.parquet, FILE.jsonl, or a folder: {out}{os.sep}")
     return False
-
-
-def _write(target: Path, write: Callable[[Path], None]) -> None:
-    """Writes under another name and renames at the end: an export that fails leaves no half of it."""
-    scratch = target.with_name(f".{target.stem}.tmp{target.suffix}")
-
-    def clear() -> None:
-        scratch.unlink(missing_ok=True) if scratch.is_file() else shutil.rmtree(scratch, ignore_errors=True)
-
-    try:
-        # One that was killed may have left its files there.
-        clear()
-        write(scratch)
-        scratch.rename(target)
-    except OSError as error:
-        raise UserError(f"cannot write {target}: {error.strerror or error}") from error
-    finally:
-        # After the rename there is nothing under this name.
-        clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from redqueen.engine.adapters import Adapter, save_adapter
 from redqueen.engine.memory.machine import VLLM_RANKS, largest_rank
 from redqueen.engine.model.base import location
 from redqueen.engine.model.quantized import is_quantized
-from redqueen.errors import AdapterError, ModelError, UserError
+from redqueen.errors import AdapterError, ModelError
 from redqueen.members import ORIGINAL, about_base, code, plain, yaml_text
 from redqueen.method.population import Member
 from redqueen.method.prompt_lengths import seed_programs
@@ -34,7 +33,7 @@ from redqueen.run.session import Listener, announce_conversion, quiet_libraries
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.checkpoint import Checkpoint
 from redqueen.store.directory import RunDirectory, check_free
-from redqueen.store.files import printable, quoted
+from redqueen.store.files import printable, quoted, written_whole
 from redqueen.store.lineage import Life, ancestors, lives
 from redqueen.tasks.kinds import TaskKind, find
 from redqueen.tasks.kinds.deduction import Deduction
@@ -360,12 +359,8 @@ def export(run: Path, name: str, out: Path, step: int | None, listener: Listener
     family = ancestors(lives(run), member.name)
     quiet_libraries()
     announce_conversion(config.model, listener)
-    # Everything is written under another name and renamed at the end: an export that fails leaves no half of a folder.
-    scratch = out.with_name(f".{out.name}.tmp")
-    # One that was killed may have left its files there.
-    shutil.rmtree(scratch, ignore_errors=True)
-    try:
-        scratch.mkdir(parents=True, exist_ok=True)
+    with written_whole(out) as scratch:
+        scratch.mkdir(parents=True)
         adapter = found.saved.adapters[member.name]
         if merge:
             rank = next(iter(adapter.values())).a.shape[1]
@@ -385,11 +380,6 @@ def export(run: Path, name: str, out: Path, step: int | None, listener: Listener
             merged=merge,
         )
         (scratch / "README.md").write_text(card(exported), encoding="utf-8")
-        scratch.rename(out)
-    except OSError as error:
-        raise UserError(f"cannot write {out}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     return found
 
 

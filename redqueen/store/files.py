@@ -11,6 +11,7 @@ import json
 import math
 import os
 import shlex
+import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -143,6 +144,32 @@ def write_text(path: Path, text: str, *, lasting: bool = True) -> None:
             file.flush()
             os.fsync(file.fileno())
     scratch.replace(path)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Yields the name to write a file or folder under, which is renamed at the end: what fails leaves no half of it.
+
+    Raises UserError if it cannot be written.
+    """
+    scratch = path.with_name(f".{path.stem}.tmp{path.suffix}")
+    try:
+        # One that was killed may have left its files there.
+        _remove(scratch)
+        yield scratch
+        scratch.rename(path)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        # After the rename there is nothing under this name.
+        _remove(scratch)
+
+
+def _remove(path: Path) -> None:
+    if path.is_file():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 _BESIDE = ("-wal", "-shm", "-journal")

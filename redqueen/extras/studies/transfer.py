@@ -30,7 +30,7 @@ from redqueen.run.recording.plain_console import plain_table, progress_console, 
 from redqueen.store.dataset import TaskFilter, TaskRecord, read_tasks, select
 from redqueen.store.dataset.files import exported_tasks, is_exported, task_of, write_tasks
 from redqueen.store.directory import RunDirectory, write_json
-from redqueen.store.files import damage_of
+from redqueen.store.files import damage_of, written_whole
 from redqueen.store.metrics import StepMetrics
 from redqueen.tasks.kinds import find
 from redqueen.tasks.programs.complexity import complexity_of
@@ -327,18 +327,12 @@ def _write(out: Path, found: Sequence[Curriculum]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for curriculum in found:
         file = _file(out, curriculum)
-        scratch = file.with_suffix(".tmp.jsonl")
-        try:
+        with written_whole(file) as scratch:
             write_tasks(curriculum.records, scratch)
             if file.exists() and file.read_bytes() != scratch.read_bytes():
                 raise UserError(
                     f"{file} holds other tasks: the runs or the settings have changed. Choose another --out"
                 )
-            scratch.replace(file)
-        except OSError as error:
-            raise UserError(f"cannot write {file}: {error.strerror or error}") from error
-        finally:
-            scratch.unlink(missing_ok=True)
 
 
 def _gains(cells: Sequence[Combination], strangers: Sequence[SweepRun]) -> dict[str, dict[int, float]]:
