@@ -21,8 +21,13 @@ def written_by(author: str) -> str:
     return _FIXED.get(author, author)
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of one of the tables."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberRow:
+class MemberRow(Row):
     """A member's birth. `step` is the one after which it was born, 0 for the first population."""
 
     name: MemberName
@@ -33,7 +38,7 @@ class MemberRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MatchRow:
+class MatchRow(Row):
     """A match with its game. Ratings are those after the step's games and before its births.
 
     `score` is the mean over the match's tasks of solve rate minus par, where a task that was never solved counts as 0;
@@ -54,7 +59,7 @@ class MatchRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProposalRow:
+class ProposalRow(Row):
     """What a teacher wrote, and what it was judged to be.
 
     `reference_ids` are those of the tasks that the prompt shows; `reward` is None after a fault of the machine. A task
@@ -79,7 +84,7 @@ class ProposalRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRow:
+class TaskRow(Row):
     """A valid task; its id is its proposal's.
 
     `rho` is the solve rate. `novel` says whether its idea is new (`redqueen.method.seeds`).
@@ -109,7 +114,7 @@ class TaskRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptRow:
+class AttemptRow(Row):
     """What a student wrote for a task; `number` counts the attempts at one task, and `task` is its proposal's id.
 
     `reward` is None after a fault of the machine, and where the task was withdrawn: then `status` is `nondeterministic`
@@ -131,7 +136,7 @@ class AttemptRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplacementRow:
+class ReplacementRow(Row):
     """A birth: who was replaced by whose child. A fitness is None where it was not known yet.
 
     `victim_age` is in steps. `tie` says whether a member that stayed had the victim's fitness.
@@ -153,7 +158,7 @@ class ReplacementRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandingRow:
+class StandingRow(Row):
     """Where a member stood after a step's games and before its births."""
 
     step: int
@@ -165,7 +170,7 @@ class StandingRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChampionRow:
+class ChampionRow(Row):
     """A champion's entry into the hall of fame."""
 
     name: MemberName
@@ -178,7 +183,7 @@ class ChampionRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeRow:
+class ProbeRow(Row):
     """One attempt at a held-out task; the mean over a member's rows of a step is its held-out score."""
 
     step: int
@@ -192,7 +197,7 @@ class ProbeRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluationRow:
+class EvaluationRow(Row):
     """A student's answer to a problem of `evals.benchmarks`. At step 0 `member` is "start": what all started from."""
 
     step: int
@@ -206,7 +211,7 @@ class EvaluationRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasureRow:
+class MeasureRow(Row):
     """What a valid task is like, measured once when its step is recorded (docs/reference/METRICS.md).
 
     `written_` is the program as its author wrote it, `reached_` the same without what can never run. `paths`,
@@ -253,7 +258,7 @@ class MeasureRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListingRow:
+class ListingRow(Row):
     """A proposal without its texts: what proposals are searched and sorted by, in one narrow table.
 
     It follows from the other rows (`store/archive/writer.py`). What only a valid task has is None for the others.
@@ -276,7 +281,7 @@ class ListingRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TallyRow:
+class TallyRow(Row):
     """How many proposals of one kind and one status a match has. It follows from the other rows, as a listing does."""
 
     match: str
@@ -288,20 +293,3 @@ class TallyRow:
     """Those with a solve rate."""
     rho_sum: float
     """The sum of their solve rates."""
-
-
-Row = (
-    MemberRow
-    | MatchRow
-    | ProposalRow
-    | TaskRow
-    | AttemptRow
-    | ReplacementRow
-    | StandingRow
-    | ChampionRow
-    | ProbeRow
-    | EvaluationRow
-    | MeasureRow
-    | ListingRow
-    | TallyRow
-)
