@@ -168,13 +168,16 @@ def _checked(
     waiting = list(batch)
     tried = 0
     while waiting:
-        with_program = [(number, row) for number, row in waiting if _judged_by_program(row)]
-        proposals = [_proposal(number, row.kind, _draft(row, tried)) for number, row in with_program]
+        with_program = [(number, row) for number, row in waiting if row.programs and row.kind != "maths"]
+        proposals = [
+            _proposal(number, row.kind, Draft(row.programs[tried], row.inputs, row.message))
+            for number, row in with_program
+        ]
         judged = dict(zip([number for number, _ in with_program], judge_proposals(verifier, proposals), strict=True))
         again: list[tuple[int, OwnRow]] = []
         for number, row in waiting:
             try:
-                task = _task(number, row, tried, judged.get(number))
+                task = _task(number, row, judged.get(number))
             except BadRowError as error:
                 refused[number] = str(error)
                 if tried + 1 < len(row.programs):
@@ -185,20 +188,12 @@ def _checked(
         waiting, tried = again, tried + 1
 
 
-def _judged_by_program(row: OwnRow) -> bool:
-    return row.kind != "maths" and bool(row.programs)
-
-
-def _draft(row: OwnRow, tried: int) -> Draft:
-    return Draft(row.programs[tried], row.inputs, row.message)
-
-
 def _proposal(number: int, kind: str, draft: Draft) -> Proposal:
     # Programs are verified with all inputs, as seeds are in a run (`redqueen.method.planting.verified_tasks`).
     return Proposal(id=f"row-{number}", kind=kind, author=BANK, step=0, draft=draft)
 
 
-def _task(number: int, row: OwnRow, tried: int, judged: tuple[Verdict, Task | None] | None) -> Task:
+def _task(number: int, row: OwnRow, judged: tuple[Verdict, Task | None] | None) -> Task:
     """Returns the task of a row, whose program, if it has one, has run. Raises BadRowError."""
     if judged is None:
         pairs = tuple(Pair(given, output) for given, output in zip(row.inputs, row.outputs, strict=True))
@@ -212,15 +207,12 @@ def _task(number: int, row: OwnRow, tried: int, judged: tuple[Verdict, Task | No
     if is_reserved(task.program):
         raise BadRowError("the program is similar to a reserved one, which models are only measured on")
     # Spelled anew, two tests may be one.
-    claimed = {find(row.kind).language.spell_input(given): output for given, output in _said(row)}
+    spell = find(row.kind).language.spell_input
+    claimed = {spell(given): output for given, output in zip(row.inputs, row.outputs, strict=False)}
     for pair in task.pairs:
         if pair.input in claimed:
             _compare(row.kind, pair, claimed[pair.input])
     return task
-
-
-def _said(row: OwnRow) -> list[tuple[str, str]]:
-    return list(zip(row.inputs, row.outputs, strict=False))
 
 
 def _compare(kind: str, pair: Pair, claimed: str) -> None:
