@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, lru_cache
@@ -186,7 +187,7 @@ def row_of(row: type[R], values: Sequence[Any]) -> R:
 
     SQLite holds any type in any column, and a file may come from anywhere.
     """
-    if (types := tuple(map(type, values))) not in _admitted(row):
+    if (types := tuple(map(type, values))) not in _ADMITTED[row]:
         _check_types(row, types)
     by_name: dict[str, Any] = {}
     for column, value in zip(columns(row), values, strict=True):
@@ -197,27 +198,16 @@ def row_of(row: type[R], values: Sequence[Any]) -> R:
         else:
             by_name[column.name] = value
         if column.of_members:
-            _check_names(by_name[column.name])
+            names = by_name[column.name]
+            for name in names if isinstance(names, tuple) else (names,):
+                _check_name(str(name))
     return row(**by_name)
 
 
-def _check_names(names: Any) -> None:
-    """Raises ValueError if one of these is no name that a run gives a member."""
-    for name in names if isinstance(names, tuple) else (names,):
-        _check_name(str(name))
-
-
-@lru_cache(4096)
-def _check_name(name: str) -> None:
-    # The same few names are in hundreds of thousands of rows.
-    check_name(name)
-
-
-@cache
-def _admitted(row: type[Row]) -> set[tuple[type, ...]]:
-    """Returns the combinations of types that were found to be right for a row so far; there are few."""
-    del row
-    return set()
+# The same few names are in hundreds of thousands of rows.
+_check_name = lru_cache(4096)(check_name)
+_ADMITTED: dict[type[Row], set[tuple[type, ...]]] = defaultdict(set)
+"""The combinations of types that were found to be right for a row so far; there are few."""
 
 
 def _check_types(row: type[Row], types: tuple[type, ...]) -> None:
@@ -226,7 +216,7 @@ def _check_types(row: type[Row], types: tuple[type, ...]) -> None:
     for column, actual in zip(columns(row), types, strict=True):
         if actual is not stored.get(column.type, column.type) and not (column.nullable and actual is NoneType):
             raise ValueError(f"{_TABLE_OF[row].name}.{column.name} holds {actual.__name__}")
-    _admitted(row).add(types)
+    _ADMITTED[row].add(types)
 
 
 def _tuples(value: Any) -> Any:
