@@ -11,7 +11,6 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from redqueen.cli.reference import meaning
 from redqueen.config import Config
 from redqueen.config.keys import FIRST, Key, describe
 from redqueen.config.recipes import RECIPES
@@ -52,7 +51,7 @@ def _section(key: Key) -> str:
 
 
 def _row(key: Key) -> str:
-    return f"| `{key.name}` | `{key.default or '-'}` | {meaning(key)} |"
+    return f"| `{key.name}` | `{key.default or '-'}` | {key.meaning} |"
 
 
 if __name__ == "__main__":

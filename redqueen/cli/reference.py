@@ -64,7 +64,7 @@ def _table(keys: Sequence[Key]) -> Table:
     table.add_column(no_wrap=True, max_width=20)
     table.add_column()
     for key in keys:
-        table.add_row(key.name, Text(key.default or "-", overflow="ellipsis"), Text(meaning(key)))
+        table.add_row(key.name, Text(key.default or "-", overflow="ellipsis"), Text(key.meaning))
     return table
 
 
@@ -77,13 +77,6 @@ def matching(described: Sequence[Key], part: str | None) -> list[Key]:
     if not keys:
         raise UserError(unknown_key(part, [key.name for key in described]))
     return keys
-
-
-def meaning(key: Key) -> str:
-    """Returns the sentence of a key, with the words that it takes."""
-    # A sentence that names all words itself needs no list of them.
-    unnamed = [choice for choice in key.choices if choice not in key.text]
-    return f"{key.text} One of: {', '.join(key.choices)}." if unnamed else key.text
 
 
 # `redqueen init`: writes a file of settings, with what each means.

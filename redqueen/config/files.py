@@ -14,7 +14,7 @@ from typing import Any, cast
 from redqueen.base.optional import require
 from redqueen.base.plain_files import read_plain_text
 from redqueen.config import Config, ConfigError
-from redqueen.config.keys import Key, describe, flat
+from redqueen.config.keys import describe, flat
 
 ENDINGS = (".toml", ".yaml", ".yml")
 WIDTH = 100
@@ -123,18 +123,11 @@ def write_settings(config: Config, file: Path) -> None:
         setting = attrgetter(key.name)
         value = setting(config)
         inset = "  " if own and not toml else ""
-        lines += ["", *(f"{inset}# {line}" for line in _about(key))]
+        lines += ["", *(f"{inset}# {line}" for line in textwrap.wrap(key.meaning, WIDTH))]
         mark = "#" if value == setting(defaults) else ""
         lines.append(f"{inset}{mark}{_assigned(field, value, toml=toml)}")
     with file.open("x", encoding="utf-8") as opened:
         opened.write("\n".join(lines) + "\n")
-
-
-def _about(key: Key) -> list[str]:
-    """Returns what a setting means, and the words that it takes where the sentence does not say them."""
-    missing = [word for word in key.choices if word not in key.text]
-    choices = f" One of: {', '.join(key.choices)}." if missing else ""
-    return textwrap.wrap(key.text + choices, WIDTH)
 
 
 def _assigned(name: str, value: Any, *, toml: bool) -> str:

@@ -127,6 +127,12 @@ class Key:
     text: str
     """What it means."""
 
+    @property
+    def meaning(self) -> str:
+        """What it means, with the words that it takes where the sentence does not name them all itself."""
+        named = all(choice in self.text for choice in self.choices)
+        return self.text if named else f"{self.text} One of: {', '.join(self.choices)}."
+
 
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """Yields every key that can be overridden, e.g. "learning.lr"."""
