@@ -8,6 +8,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
+
+from pydantic import ConfigDict
 
 from redqueen.method.prompts import taken_apart
 from redqueen.method.seeds import is_reserved
@@ -23,6 +26,9 @@ from redqueen.tasks.programs.normal_form import hashed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRecord:
     """One valid task of a run. Its fields are the columns of an exported file, in this order."""
+
+    # The text below each field is the column's meaning.
+    __pydantic_config__: ClassVar = ConfigDict(use_attribute_docstrings=True)
 
     run: str
     """The name of the run's folder."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import codecs
 import gzip
-import inspect
 import json
 import math
 import re
@@ -14,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -30,7 +27,14 @@ from redqueen.store.directory import RunDirectory
 from redqueen.tasks.kinds import is_kind
 
 ColumnType = Literal["string", "int64", "double", "bool", "list<string>"]
-_TYPES: dict[Any, ColumnType] = {str: "string", int: "int64", float: "double", bool: "bool", tuple: "list<string>"}
+# By the names of JSON's schemas.
+_TYPES: dict[str, ColumnType] = {
+    "string": "string",
+    "integer": "int64",
+    "number": "double",
+    "boolean": "bool",
+    "array": "list<string>",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +53,8 @@ class DataColumn:
 @cache
 def columns() -> tuple[DataColumn, ...]:
     """Returns the columns of an exported file, in order."""
-    hints = get_type_hints(TaskRecord)
-    texts = _docstrings(TaskRecord)
-    return tuple(_column(name, hint, texts[name]) for name, hint in hints.items())
+    described = TypeAdapter(TaskRecord).json_schema()["properties"]
+    return tuple(_column(name, schema) for name, schema in described.items())
 
 
 def column_table() -> str:
@@ -64,30 +67,11 @@ def column_table() -> str:
     return "\n".join(lines)
 
 
-def _column(name: str, hint: Any, text: str) -> DataColumn:
-    # `float | None`, a Literal of texts, a tuple of texts, or a plain type.
-    options = [option for option in get_args(hint) if option is not NoneType]
-    nullable = NoneType in get_args(hint)
-    kind = options[0] if nullable else hint
-    if get_origin(kind) is Literal:
-        kind = str
-    return DataColumn(name=name, type=_TYPES[get_origin(kind) or kind], nullable=nullable, text=text)
-
-
-def _docstrings(record: type) -> dict[str, str]:
-    """Returns the text below each field of a class, in one line. Python itself does not keep it."""
-    tree = ast.parse(inspect.getsource(record)).body[0]
-    texts: dict[str, str] = {}
-    name = ""
-    for node in tree.body if isinstance(tree, ast.ClassDef) else ():
-        match node:
-            case ast.AnnAssign(target=ast.Name(id=field)):
-                name = field
-            case ast.Expr(value=ast.Constant(value=str(text))) if name:
-                texts[name] = " ".join(text.split())
-            case _:
-                name = ""
-    return texts
+def _column(name: str, schema: Mapping[str, Any]) -> DataColumn:
+    # `float | None` has two options, of which null is the last.
+    options = schema.get("anyOf", [schema])
+    text = " ".join(schema["description"].split())
+    return DataColumn(name=name, type=_TYPES[options[0]["type"]], nullable=len(options) > 1, text=text)
 
 
 FORMATS = (".parquet", ".jsonl")
