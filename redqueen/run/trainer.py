@@ -55,12 +55,11 @@ class Trainer:
         base: BaseFacts,
         verifier: Verifier,
         directory: RunDirectory,
-        watchers: Sequence[Recorder] = (),
         spread: Spread = map,
     ) -> None:
-        """Opens the archive. `policy` has no members yet; the trainer closes it. `watchers` receive each event.
+        """Opens the archive. `policy` has no members yet; the trainer closes it, and the caller the verifier.
 
-        The caller closes the watchers and the verifier. `spread` computes what tasks are by themselves.
+        `spread` computes what tasks are by themselves.
         """
         self.config = config
         self.base = base
@@ -87,7 +86,8 @@ class Trainer:
         self.archive = ArchiveRecorder(directory.archive)
         self.metrics = MetricsRecorder(directory, config.run.metrics)
         self.measures = Measures(config.game.kinds, spread)
-        self.watchers = tuple(watchers)
+        self.watchers: Sequence[Recorder] = ()
+        """They receive each event. Who sets them closes them."""
         self.played = 0
         # What the next step was given while the present one learned (`learning.max_staleness`). A checkpoint does not
         # have it: a resumed run samples it anew.

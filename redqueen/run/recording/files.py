@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
-from pathlib import Path
 
 from redqueen.evals.held_out import HeldOutAnswer
 from redqueen.method.hall_of_fame import Champion
@@ -55,28 +54,17 @@ class MetricsRecorder(Recorder):
         self._place = InPlace(self.directory.metrics_file)
 
 
-class ArchiveRecorder(Recorder):
+class ArchiveRecorder(Archive, Recorder):
     """Writes every match, proposal, task, attempt and birth of a run into its archive."""
-
-    def __init__(self, path: Path) -> None:
-        """Opens the archive, or makes a new one. Raises RunError if another version of Red Queen wrote it."""
-        self.archive = Archive(path)
 
     def begin(self, population: Iterable[Member], start: Iterable[HeldOutAnswer]) -> None:
         """Writes the first population, and the answers of the adapter that it starts from."""
         members = [member_row(member) for member in population]
-        self.archive.write([*members, *(evaluation_row(0, answer) for answer in start)])
-
-    def rewind(self, step: int) -> None:
-        """Drops the rows of the steps after `step`: a resumed run plays those steps again."""
-        self.archive.rewind(step)
+        self.write([*members, *(evaluation_row(0, answer) for answer in start)])
 
     def record(self, record: StepRecord) -> None:
         """Writes the step's rows in one transaction. Raises sqlite3.Error if one is refused; then none is written."""
-        self.archive.write(rows_of(record))
-
-    def close(self) -> None:
-        self.archive.close()
+        self.write(rows_of(record))
 
 
 def rows_of(record: StepRecord) -> list[Row]:
