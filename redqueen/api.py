@@ -201,7 +201,7 @@ class Run:
         Raises MissingLibraryError if pandas is not installed.
         """
         with ArchiveReader(self._directory.archive) as archive:
-            return _frame(MatchRow, archive.matches(), "matches_frame()")
+            return _frame(MatchRow, archive.every(MatchRow), "matches_frame()")
 
     def attempts_frame(self) -> Any:
         """Returns a `pandas.DataFrame` with one row an attempt: its text, its verdict and its reward.
@@ -209,7 +209,7 @@ class Run:
         `task` is the `id` of `tasks_frame`. Raises MissingLibraryError if pandas is not installed.
         """
         with ArchiveReader(self._directory.archive) as archive:
-            return _frame(AttemptRow, archive.attempts(), "attempts_frame()")
+            return _frame(AttemptRow, archive.every(AttemptRow), "attempts_frame()")
 
     def ask(
         self,

@@ -19,7 +19,7 @@ from redqueen.run.recording.metrics.dynamics import held_out_lines, held_out_sco
 from redqueen.run.trainer import Trainer
 from redqueen.store import checkpoint
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.archive.rows import BANK
+from redqueen.store.archive.rows import BANK, ProposalRow, TaskRow
 from redqueen.store.directory import RunDirectory
 from tests import toy
 from tests.run.test_train import play, without_time
@@ -177,9 +177,9 @@ def test_a_run_on_own_tasks_and_teachers_marks_both_and_resumes_to_the_bit(
     assert [("held_out_own" in line) for line in whole] == [False, True, False, True]
     assert whole[-1]["held_out_own"]["problems"] == 4
     with ArchiveReader(whole_run.directory.archive) as archive:
-        tasks = archive.tasks()
+        tasks = archive.every(TaskRow)
         authors = {row.id: row.author for row in tasks}
-        own = [row for row in archive.proposals() if row.teacher == BANK]
+        own = [row for row in archive.every(ProposalRow) if row.teacher == BANK]
     assert len(own) == 4 * 2 * 3
     assert {authors[row.id] for row in own} == {"own"}
     assert all(row.reward is None for row in own)

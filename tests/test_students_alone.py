@@ -19,6 +19,7 @@ from redqueen.run.recording.terminal import headline
 from redqueen.run.trainer import Trainer
 from redqueen.store import checkpoint
 from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.rows import AttemptRow, TaskRow
 from redqueen.store.dataset.files import fixed_tasks
 from redqueen.store.directory import RunDirectory, RunError
 from redqueen.store.metrics import StepMetrics
@@ -54,9 +55,9 @@ def test_a_student_alone_learns_fixed_tasks(tmp_path: Path, verifier: LocalVerif
     assert line["matches"] == []
     assert line["outcomes"] == {"student": 0, "draw": 0, "teacher": 0}
     with ArchiveReader(trainer.directory.archive) as archive:
-        posed = [row.program for row in archive.tasks(1) if row.id.startswith("1.0.")]
-        again = [row.program for row in archive.tasks(2) if row.id.startswith("2.0.")]
-        attempts = archive.attempts()
+        posed = [row.program for row in archive.every(TaskRow, 1) if row.id.startswith("1.0.")]
+        again = [row.program for row in archive.every(TaskRow, 2) if row.id.startswith("2.0.")]
+        attempts = archive.every(AttemptRow)
     # 12 tasks a step, of 20: the other eight come before one is posed again.
     assert len(set(posed)) == 12
     assert {*posed, *again[:8]} == set(programs)

@@ -8,6 +8,7 @@ from statistics import fmean
 from redqueen.extras.expr.expressions import parse, size_of
 from redqueen.extras.expr.modes import EXPR
 from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.rows import EvaluationRow, TaskRow
 from redqueen.store.directory import RunDirectory
 
 
@@ -21,7 +22,7 @@ def depth_scores(run: RunDirectory, step: int) -> dict[str, dict[str, dict[str, 
     programs = {f"reserved-all-{number}": draft.program for number, draft in enumerate(EXPR.reserved())}
     right: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     with ArchiveReader(run.archive) as reader:
-        for row in reader.evaluations(step):
+        for row in reader.every(EvaluationRow, step):
             if row.status == "infra_error":
                 continue
             name, _, _ = row.problem.rpartition("-")
@@ -41,7 +42,7 @@ def contested_depths(run: RunDirectory) -> dict[int, float]:
     """Returns by step the mean depth of the tasks that some attempts solved and others did not."""
     depths: dict[int, list[int]] = defaultdict(list)
     with ArchiveReader(run.archive) as reader:
-        for task in reader.tasks():
+        for task in reader.every(TaskRow):
             if task.rho is not None and 0 < task.rho < 1:
                 depths[task.step].append(size_of(parse(task.program))[0])
     return {step: round(fmean(each), 4) for step, each in sorted(depths.items())}
@@ -50,7 +51,7 @@ def contested_depths(run: RunDirectory) -> dict[int, float]:
 def wrong_golds(run: RunDirectory) -> float | None:
     """Returns the share of a run's tasks whose outputs are not those of their programs; None without tasks."""
     with ArchiveReader(run.archive) as reader:
-        tasks = [row.task() for row in reader.tasks()]
+        tasks = [row.task() for row in reader.every(TaskRow)]
     wrong: list[bool] = []
     for task in tasks:
         outputs = EXPR.job(task.program, [pair.input for pair in task.pairs]).outputs

@@ -34,6 +34,7 @@ from redqueen.analysis.compare import rarefaction
 from redqueen.analysis.verdict import oscillation
 from redqueen.base.intervals import mean
 from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.rows import TaskRow
 from redqueen.store.directory import RunDirectory
 from tools.experiments import EXPERIMENTS, EXPR, PASSES, STRANGERS, WINDOW, Experiment
 from tools.expr_scores import contested_depths, depth_scores, wrong_golds
@@ -292,7 +293,7 @@ def _short(value: Any) -> Any:
 def _log_nodes(run: RunDirectory) -> dict[str, dict[int, float]]:
     """Returns by kind and step the mean log of the reached AST nodes of members' valid tasks."""
     with ArchiveReader(run.archive) as reader:
-        kinds = {task.id: (task.step, task.kind) for task in reader.tasks()}
+        kinds = {task.id: (task.step, task.kind) for task in reader.every(TaskRow)}
         found: dict[str, dict[int, list[float]]] = {}
         for row in reader.measures_of_members():
             step, kind = kinds[row.task]

@@ -17,7 +17,7 @@ from redqueen.records import Kind
 from redqueen.run.recording.plain_console import table_console
 from redqueen.store.allowed import NOTHING, Permissions, check_kind, playable
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.archive.rows import BANK, AttemptRow, written_by
+from redqueen.store.archive.rows import BANK, AttemptRow, MemberRow, written_by
 from redqueen.store.directory import RunDirectory
 from redqueen.store.files import damage_of, printable
 from redqueen.store.tasks import Order, TaskHistory, given_program, proposals, select
@@ -71,7 +71,7 @@ def indented(text: str) -> Text:
 def _name(run: Path, member: str) -> str:
     """Returns the name of the member that is meant. Raises UserError, which lists the members, if there is none."""
     with ArchiveReader(RunDirectory(run).archive) as archive:
-        names = [row.name for row in archive.members()]
+        names = [row.name for row in archive.every(MemberRow)]
     for name in names:
         if name.casefold() == member.casefold():
             return name

@@ -31,6 +31,7 @@ from redqueen.records import Pair, Prompt, Task
 from redqueen.run.recording.terminal import number
 from redqueen.run.session import Listener, announce_conversion, quiet_libraries
 from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.rows import EvaluationRow
 from redqueen.store.checkpoint import Checkpoint
 from redqueen.store.directory import RunDirectory, check_free
 from redqueen.store.files import printable, quoted, written_whole
@@ -387,7 +388,7 @@ def _scores(directory: RunDirectory, member: str, step: int) -> list[Score]:
     """Returns what a member solved of held-out problems after a step (`evals.every`); nothing if that was not asked."""
     rows: dict[str, list[str]] = {}
     with ArchiveReader(directory.archive) as archive:
-        for row in archive.evaluations(step):
+        for row in archive.every(EvaluationRow, step):
             if row.member == member and row.status not in ("infra_error", "nondeterministic"):
                 rows.setdefault(row.benchmark, []).append(row.status)
     return [

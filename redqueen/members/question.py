@@ -14,6 +14,7 @@ from redqueen.errors import UserError
 from redqueen.records import Draft, Kind, Task
 from redqueen.store.allowed import NOTHING, Permissions, playable
 from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.rows import TaskRow
 from redqueen.store.directory import RunDirectory
 from redqueen.store.lineage import kept_step
 from redqueen.tasks.kinds import (
@@ -139,7 +140,7 @@ def seed_of(word: str, game: GameConfig) -> tuple[int, TaskKind, Draft]:
 def task_of_run(directory: RunDirectory, word: str) -> Task | None:
     """Returns the task of the run that has this id, as `redqueen show` prints it; None if there is none."""
     with ArchiveReader(directory.archive) as archive:
-        return next((row.task() for row in archive.tasks() if row.id == word), None)
+        return next((row.task() for row in archive.every(TaskRow) if row.id == word), None)
 
 
 def _text(question: Sequence[str]) -> str:

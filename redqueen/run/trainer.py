@@ -37,6 +37,7 @@ from redqueen.run.recording.phases import Phases
 from redqueen.run.recording.recorder import Recorder, StepRecord
 from redqueen.store import checkpoint
 from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.rows import EvaluationRow
 from redqueen.store.directory import RunDirectory, RunError
 from redqueen.tasks.kinds import held_out_kinds
 
@@ -224,7 +225,7 @@ class Trainer:
         self.metrics.rewind(saved.step)
         with ArchiveReader(self.directory.archive) as reader:
             self.measures.restore(reader.measures_of_members())
-            self.start_answers = tuple(answer_of(row) for row in reader.evaluations(0))
+            self.start_answers = tuple(answer_of(row) for row in reader.every(EvaluationRow, 0))
 
     def save(self) -> Path:
         """Writes a checkpoint of everything that was played. Returns its folder."""

@@ -79,8 +79,8 @@ def lives_in(archive: ArchiveReader) -> list[Life]:
             f"{archive.path} has {count:,} members, and a family of more than {MOST_MEMBERS:,} is not drawn or listed: "
             f'read the table with SQL, e.g. sqlite3 {quoted(archive.path)} "SELECT * FROM members LIMIT 9"'
         )
-    members = archive.members()
-    births = {row.child: row for row in archive.replacements()}
+    members = archive.every(MemberRow)
+    births = {row.child: row for row in archive.every(ReplacementRow)}
     careers = queries.careers(archive)
     now = queries.last_standing(archive)
     # A name is never used twice, so every birth has one victim and every member dies at most once.

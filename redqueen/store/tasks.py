@@ -11,7 +11,7 @@ from typing import Literal
 from redqueen.base.intervals import mean
 from redqueen.records import Kind
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.archive.rows import BANK, AttemptRow, ProposalRow, TaskRow
+from redqueen.store.archive.rows import BANK, AttemptRow, MatchRow, ProposalRow, TaskRow
 from redqueen.store.directory import RunDirectory
 from redqueen.tasks.kinds import find_or_plain
 
@@ -38,12 +38,12 @@ def proposals(run: Path, step: int | None = None) -> list[TaskHistory]:
     Raises RunError if there is no such run.
     """
     with ArchiveReader(RunDirectory(run).archive) as archive:
-        students = {row.id: row.student for row in archive.matches(step)}
-        tasks = {row.id: row for row in archive.tasks(step)}
+        students = {row.id: row.student for row in archive.every(MatchRow, step)}
+        tasks = {row.id: row for row in archive.every(TaskRow, step)}
         attempts: dict[str, list[AttemptRow]] = {}
-        for attempt in archive.attempts(step):
+        for attempt in archive.every(AttemptRow, step):
             attempts.setdefault(attempt.task, []).append(attempt)
-        rows = archive.proposals(step)
+        rows = archive.every(ProposalRow, step)
     every = [
         TaskHistory(
             proposal=row, student=students[row.match], task=tasks.get(row.id), attempts=tuple(attempts.get(row.id, ()))

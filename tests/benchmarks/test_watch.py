@@ -12,6 +12,7 @@ from benchmarks.synthetic_run import Size, SyntheticRun
 from benchmarks.watch import run_bench_watch, views
 from redqueen.store.archive.queries import Sort, TaskQuery, cells, count, find
 from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.rows import AttemptRow, MatchRow, MeasureRow, ProposalRow, TaskRow
 from redqueen.store.directory import RunDirectory
 from redqueen.store.lineage import lives
 
@@ -22,8 +23,8 @@ def test_the_drawn_run_is_as_large_as_asked_and_reads_like_one(tmp_path: Path) -
     SyntheticRun(tmp_path / "run", TINY).write()
     directory = RunDirectory(tmp_path / "run")
     with ArchiveReader(directory.archive) as archive:
-        assert len(archive.tasks()) == 11 * 2 * 3
-        assert len(archive.attempts()) == 11 * 2 * 3 * 2
+        assert len(archive.every(TaskRow)) == 11 * 2 * 3
+        assert len(archive.every(AttemptRow)) == 11 * 2 * 3 * 2
     assert directory.config().run.steps == len(directory.metrics()) == 11
     assert [life.died for life in lives(tmp_path / "run") if life.parents] == [None, None]
 
@@ -71,11 +72,11 @@ def test_searches_read_no_table_of_texts(tmp_path: Path, wanted: TaskQuery) -> N
 
 def by_hand(archive: ArchiveReader, wanted: TaskQuery) -> set[str]:
     """The ids of the proposals that a filter asks for, from the rows themselves."""
-    matches = {row.id: row for row in archive.matches()}
-    tasks = {row.id: row for row in archive.tasks()}
-    measures = {row.task: row for row in archive.measures()}
+    matches = {row.id: row for row in archive.every(MatchRow)}
+    tasks = {row.id: row for row in archive.every(TaskRow)}
+    measures = {row.task: row for row in archive.every(MeasureRow)}
     found: set[str] = set()
-    for row in archive.proposals():
+    for row in archive.every(ProposalRow):
         match = matches[row.match]
         task = tasks.get(row.id)
         asked = [

@@ -12,6 +12,7 @@ import pytest
 
 from redqueen import Run
 from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.rows import EvaluationRow
 from redqueen.store.directory import RunDirectory
 from tests.cli.conftest import SMALL
 from tests.cli.running import redqueen
@@ -71,7 +72,7 @@ def test_what_a_run_has_held_out_of_your_tasks_is_asked_as_in_training(tmp_path:
     assert done.returncode == 0, done.stderr
     assert "of YOUR 3 held-out tasks" in done.stdout
     with ArchiveReader(RunDirectory(run).archive) as archive:
-        asked = {row.problem for row in archive.evaluations(1) if row.benchmark == "own"}
+        asked = {row.problem for row in archive.every(EvaluationRow, 1) if row.benchmark == "own"}
     out = tmp_path / "out"
     done = redqueen("eval", str(run), "base", "--limit", "3", "--out", str(out))
     assert done.returncode == 0, done.stderr

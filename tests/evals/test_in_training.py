@@ -16,6 +16,7 @@ from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request
 from redqueen.store import checkpoint
 from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.rows import EvaluationRow
 from tests import toy
 
 EVALUATED = {"evals.every": 2, "evals.limit": 3, "evals.max_tokens": 2}
@@ -41,8 +42,8 @@ def test_students_are_evaluated_every_few_steps_and_the_run_is_the_same(
     others = ("time", "seconds", "throughput", "evals", "held_out")
     assert [toy.without(line, *others) for line in lines] == [toy.without(line, *others) for line in plain.metrics()]
     with ArchiveReader(evaluated.archive) as archive:
-        start = archive.evaluations(0)
-        later = archive.evaluations(2)
+        start = archive.every(EvaluationRow, 0)
+        later = archive.every(EvaluationRow, 2)
     # A run of code_o poses the reserved programs as code_o.
     assert {row.member for row in start} == {START}
     assert len({row.problem for row in start}) == 3

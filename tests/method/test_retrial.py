@@ -21,6 +21,7 @@ from redqueen.method.task_bank import TaskBank
 from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Answer, Attempted, Completion, Pair, Proposal, Proposed, Rollout, Status, Task, Verdict
 from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.rows import ProposalRow, TaskRow
 from redqueen.tasks.kinds import find
 from tests import toy
 from tests.grading import grade
@@ -350,8 +351,8 @@ def test_coins_of_a_run_are_recorded_as_withdrawn_also_where_it_samples_ahead(
     changes = {"game.kinds": "code_i", "learning.max_staleness": ahead, "learning.lr": 1e-4, "run.steps": 2}
     run = toy.played(tmp_path, Coin(verifier), **changes)
     with ArchiveReader(run.archive) as archive:
-        coins = [row for row in archive.proposals() if row.status == "nondeterministic"]
+        coins = [row for row in archive.every(ProposalRow) if row.status == "nondeterministic"]
         assert {row.step for row in coins} == {1, 2}
         assert {row.reward for row in coins} == {-1.0}
         # Four attempts have three answers to choose from.
-        assert not archive.tasks()
+        assert not archive.every(TaskRow)

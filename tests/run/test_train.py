@@ -22,6 +22,7 @@ from redqueen.records import Pair, Proposal, Task, Verdict
 from redqueen.run.trainer import Trainer
 from redqueen.store import checkpoint
 from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.rows import AttemptRow, ProposalRow, TaskRow
 from redqueen.store.checkpoint import CheckpointError
 from redqueen.store.directory import RunError
 from redqueen.tasks.kinds import TaskKind
@@ -114,14 +115,14 @@ def test_withdrawn_tasks_are_recorded_and_count_in_no_rate(
     assert line["tasks_by_kind"] == {"code_i": proposals["valid"]}
     assert line["valid_rate"] == proposals["valid"] / sum(proposals.values())
     with ArchiveReader(trainer.directory.archive) as archive:
-        rows = [row for row in archive.proposals() if row.status == "nondeterministic"]
+        rows = [row for row in archive.every(ProposalRow) if row.status == "nondeterministic"]
         ids = {row.id for row in rows}
         assert len(rows) == withdrawn
         assert {row.reward for row in rows} == {-1.0}
-        assert not ids & {row.id for row in archive.tasks()}
-        dropped = [row for row in archive.attempts() if row.task in ids]
+        assert not ids & {row.id for row in archive.every(TaskRow)}
+        dropped = [row for row in archive.every(AttemptRow) if row.task in ids]
         assert {(row.status, row.reward) for row in dropped} == {("nondeterministic", None)}
-        assert {row.status for row in archive.attempts() if row.task not in ids} == {"correct"}
+        assert {row.status for row in archive.every(AttemptRow) if row.task not in ids} == {"correct"}
     assert not ids & {entry.task.id for entry in trainer.self_play.task_bank.entries()}
 
 

@@ -168,17 +168,17 @@ def test_the_reader_returns_what_was_written_by_step(archive: Archive, tmp_path:
     for step in (1, 0):
         archive.write(everything(step))
     with ArchiveReader(tmp_path / "run.sqlite") as reader:
-        assert reader.members() == [member("S0", 0), member("S1", 1)]
-        assert reader.matches() == [match("0", 0), match("1", 1)]
-        assert reader.proposals(1) == [proposal("1", 1)]
-        assert reader.tasks(0) == [task("0", 0)]
-        assert reader.attempts() == [attempt("0", 0, 0), attempt("1", 0, 1)]
-        assert reader.replacements() == [replacement("S0", 0), replacement("S1", 1)]
-        assert reader.standings() == [standing(0), standing(1)]
-        assert reader.champions() == [champion(0), champion(1)]
-        assert reader.probes(1) == [probe(1)]
-        assert reader.measures() == [measure(0), measure(1)]
-        assert reader.attempts(7) == []
+        assert reader.every(MemberRow) == [member("S0", 0), member("S1", 1)]
+        assert reader.every(MatchRow) == [match("0", 0), match("1", 1)]
+        assert reader.every(ProposalRow, 1) == [proposal("1", 1)]
+        assert reader.every(TaskRow, 0) == [task("0", 0)]
+        assert reader.every(AttemptRow) == [attempt("0", 0, 0), attempt("1", 0, 1)]
+        assert reader.every(ReplacementRow) == [replacement("S0", 0), replacement("S1", 1)]
+        assert reader.every(StandingRow) == [standing(0), standing(1)]
+        assert reader.every(ChampionRow) == [champion(0), champion(1)]
+        assert reader.every(ProbeRow, 1) == [probe(1)]
+        assert reader.every(MeasureRow) == [measure(0), measure(1)]
+        assert reader.every(AttemptRow, 7) == []
 
 
 def test_a_task_row_is_the_task_that_was_played() -> None:
@@ -386,7 +386,7 @@ def test_an_archive_that_was_closed_is_one_file_and_reading_leaves_nothing(tmp_p
         archive.write([match("0.0", 1)])
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.sqlite"]
     with ArchiveReader(path) as reader:
-        assert len(reader.matches()) == 1
+        assert len(reader.every(MatchRow)) == 1
         assert [entry.name for entry in tmp_path.iterdir()] == ["run.sqlite"]
 
 
@@ -398,7 +398,7 @@ def test_a_read_only_folder_of_a_killed_run_can_be_read_with_its_newest_rows(
     monkeypatch.setattr("redqueen.store.archive.reader.os.access", lambda *_: False)
     before = sorted(entry.name for entry in tmp_path.iterdir())
     with ArchiveReader(tmp_path / "run.sqlite") as reader:
-        assert len(reader.matches()) == 1
+        assert len(reader.every(MatchRow)) == 1
         assert reader.copy is not None
         scratch = Path(reader.copy.name)
     assert not scratch.exists()

@@ -22,7 +22,7 @@ from redqueen.store.archive.queries import (
     outcomes,
 )
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.archive.rows import BANK, Row
+from redqueen.store.archive.rows import BANK, Row, TaskRow
 from redqueen.store.archive.writer import Archive
 from redqueen.store.directory import RunDirectory
 from tests.store.test_archive import match, proposal, standing, task
@@ -101,7 +101,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArchiveReader]
 
 def test_everything_is_found_the_newest_first(archive: ArchiveReader) -> None:
     found = containing(archive, "DEF", "tasks", TaskQuery(), last=STEPS, limit=1000, seconds=60)
-    tasks = archive.tasks()
+    tasks = archive.every(TaskRow)
     assert set(found.ids) == {task.id for task in tasks}
     steps = [int(name.split(".")[0]) for name in found.ids]
     assert steps == sorted(steps, reverse=True)
@@ -130,7 +130,7 @@ def test_a_limit_ends_it_after_the_step_that_reaches_it(archive: ArchiveReader) 
 def test_filters_hold_in_tasks_and_in_answers(archive: ArchiveReader) -> None:
     wanted = TaskQuery(kind="code_f", first=2, last=3)
     found = containing(archive, "return", "answers", wanted, last=STEPS, limit=1000, seconds=60)
-    expected = {task.id for task in archive.tasks() if task.kind == "code_f" and 2 <= task.step <= 3}
+    expected = {task.id for task in archive.every(TaskRow) if task.kind == "code_f" and 2 <= task.step <= 3}
     assert set(found.ids) == expected
     assert (found.first, found.last) == (2, 3)
 
@@ -138,7 +138,7 @@ def test_filters_hold_in_tasks_and_in_answers(archive: ArchiveReader) -> None:
 def test_signs_of_patterns_mean_themselves(archive: ArchiveReader) -> None:
     for text in ("%", "_", "\\", "'"):
         found = containing(archive, text, "tasks", TaskQuery(), last=STEPS, limit=1000, seconds=60)
-        assert set(found.ids) == {task.id for task in archive.tasks() if text in task.program + task.message}
+        assert set(found.ids) == {task.id for task in archive.every(TaskRow) if text in task.program + task.message}
 
 
 def test_what_a_task_led_to_is_by_its_whole_name(archive: ArchiveReader) -> None:

@@ -9,6 +9,7 @@ from redqueen.extras.page.live_run import LiveRun, UnknownError
 from redqueen.store.archive import queries
 from redqueen.store.archive.queries import Sort, TaskQuery
 from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.rows import ChampionRow
 from redqueen.store.lineage import Life, lives_in
 
 _SHOWN = 5
@@ -23,7 +24,7 @@ def league(run: LiveRun) -> dict[str, object]:
     with run.archive() as archive:
         everybody = lives_in(archive)
         rated = _rated(archive, run)
-        champions = archive.champions()
+        champions = archive.every(ChampionRow)
     ranked = sorted(everybody, key=lambda life: (life.role != "teacher", life.died is not None, -_fitness(life)))
     return {
         "members": [{**asdict(life), **rated.get(life.name, _UNRATED)} for life in ranked],

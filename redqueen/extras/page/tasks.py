@@ -19,7 +19,16 @@ from redqueen.records import Kind, Status
 from redqueen.store.archive import queries
 from redqueen.store.archive.queries import Sort, TaskQuery, Where
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.archive.rows import BANK, AttemptRow, MatchRow, MeasureRow, ProposalRow, TaskRow, written_by
+from redqueen.store.archive.rows import (
+    BANK,
+    AttemptRow,
+    MatchRow,
+    MeasureRow,
+    MemberRow,
+    ProposalRow,
+    TaskRow,
+    written_by,
+)
 from redqueen.store.directory import RunError
 from redqueen.store.files import damage_of
 from redqueen.store.tasks import given_program
@@ -43,7 +52,7 @@ def browse(run: LiveRun, query: Mapping[str, str]) -> dict[str, object]:
     kinds = _kinds(run)
     with run.archive() as archive:
         listing = _search(archive, run, query, kinds) if query.get("text") else _page(archive, query, kinds)
-        members = archive.members()
+        members = archive.every(MemberRow)
     return {
         **listing,
         "teachers": [row.name for row in members if row.role != "student"],

@@ -16,6 +16,7 @@ from redqueen.extras.page.members import some_of
 from redqueen.extras.page.overview import panel_json
 from redqueen.run.recording.metrics.metric import Curves, Line, MetricChart, by_key, column, named, part
 from redqueen.store.archive import queries
+from redqueen.store.archive.rows import ChampionRow, MemberRow
 from redqueen.store.directory import RunError
 from redqueen.store.files import quoted
 from redqueen.store.lineage import Life, lives_in
@@ -62,10 +63,10 @@ def _in_training(lines: Sequence[Line]) -> dict[str, object] | None:
 def matrix(run: LiveRun) -> dict[str, object]:
     """Returns the members in order of birth, the solve rates of each pair by kind, and its games."""
     with run.archive() as archive:
-        members = archive.members()
+        members = archive.every(MemberRow)
         cells = queries.cells(archive)
         outcomes = queries.outcomes(archive)
-        champions = archive.champions()
+        champions = archive.every(ChampionRow)
     newest = run.newest()
     living = set(newest["members"]) if newest else set[str]()
     games = [{"teacher": pair[0], "student": pair[1], "outcomes": counts} for pair, counts in outcomes.items()]

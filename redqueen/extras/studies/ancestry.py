@@ -23,6 +23,7 @@ from redqueen.method.rewards import solve_rate
 from redqueen.records import Kind, Task, Verdict
 from redqueen.store import checkpoint
 from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.rows import TaskRow
 from redqueen.store.directory import RunDirectory, RunError
 
 SLOTS = 16
@@ -180,7 +181,7 @@ def _archived(directory: RunDirectory) -> dict[int, list[Task]]:
     by_step: dict[int, list[Task]] = {}
     with ArchiveReader(directory.archive) as archive:
         # A champion writes as its member did long before, and fixed tasks say nothing about teachers.
-        for row in archive.tasks_of_members() or archive.tasks():
+        for row in archive.tasks_of_members() or archive.every(TaskRow):
             by_step.setdefault(row.step, []).append(row.task())
     return by_step
 

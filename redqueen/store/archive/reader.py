@@ -13,20 +13,7 @@ from typing import Any, TypeVar
 
 from redqueen.base.closing import Closing
 from redqueen.store.archive import check_layout, key_column, row_of, select_statement
-from redqueen.store.archive.rows import (
-    AttemptRow,
-    ChampionRow,
-    EvaluationRow,
-    MatchRow,
-    MeasureRow,
-    MemberRow,
-    ProbeRow,
-    ProposalRow,
-    ReplacementRow,
-    Row,
-    StandingRow,
-    TaskRow,
-)
+from redqueen.store.archive.rows import MeasureRow, Row, TaskRow
 from redqueen.store.directory import RunError, saved_steps
 from redqueen.store.files import check_archive
 
@@ -41,10 +28,7 @@ _INSTRUCTIONS = 100_000
 
 
 class ArchiveReader(Closing):
-    """Read-only access to one archive.
-
-    A table is read as typed rows, those of `step` or of all steps: by step, and as written within a step.
-    """
+    """Read-only access to one archive."""
 
     def __init__(self, path: Path) -> None:
         """Opens the archive. Raises RunError if there is none, if it is damaged or if another version wrote it."""
@@ -118,45 +102,12 @@ class ArchiveReader(Closing):
         if self.copy is not None:
             self.copy.cleanup()
 
-    def members(self) -> list[MemberRow]:
-        """Returns every member that ever lived, in order of birth."""
-        return self._rows(MemberRow)
-
-    def replacements(self) -> list[ReplacementRow]:
-        """Returns every birth after the first population."""
-        return self._rows(ReplacementRow)
-
-    def standings(self) -> list[StandingRow]:
-        """Returns where each living member stood after each step."""
-        return self._rows(StandingRow)
-
-    def champions(self) -> list[ChampionRow]:
-        """Returns every entry into the hall of fame."""
-        return self._rows(ChampionRow)
-
-    def matches(self, step: int | None = None) -> list[MatchRow]:
-        return self._rows(MatchRow, step)
-
-    def proposals(self, step: int | None = None) -> list[ProposalRow]:
-        return self._rows(ProposalRow, step)
-
-    def tasks(self, step: int | None = None) -> list[TaskRow]:
-        """Returns the valid tasks; `TaskRow.task()` is the task itself."""
-        return self._rows(TaskRow, step)
-
-    def attempts(self, step: int | None = None) -> list[AttemptRow]:
-        return self._rows(AttemptRow, step)
-
-    def probes(self, step: int | None = None) -> list[ProbeRow]:
-        """Returns the attempts at held-out tasks."""
-        return self._rows(ProbeRow, step)
-
-    def evaluations(self, step: int | None = None) -> list[EvaluationRow]:
-        """Returns the answers to the problems of `evals.benchmarks`; at step 0 those of the start."""
-        return self._rows(EvaluationRow, step)
-
-    def measures(self, step: int | None = None) -> list[MeasureRow]:
-        return self._rows(MeasureRow, step)
+    def every(self, row: type[R], step: int | None = None) -> list[R]:
+        """Returns the rows of one table, those of `step` or of all steps: by step, and as written within a step."""
+        # Every analysis of them gives the same numbers: `rowid` is the order of writing, which SQL does not promise
+        # unless it is asked for.
+        order = "ORDER BY step, rowid"
+        return self.rows(row, f"1 {order}") if step is None else self.rows(row, f"step = ? {order}", [step])
 
     def measures_of_members(self) -> list[MeasureRow]:
         """Returns the measures of the tasks that members wrote, without those of champions, in order."""
@@ -166,12 +117,6 @@ class ArchiveReader(Closing):
     def tasks_of_members(self) -> list[TaskRow]:
         """Returns the tasks that members wrote, without fixed ones and those of champions, in order."""
         return self.rows(TaskRow, "author IN (SELECT name FROM members) ORDER BY step, rowid")
-
-    def _rows(self, row: type[R], step: int | None = None) -> list[R]:
-        # Every analysis of them gives the same numbers: `rowid` is the order of writing, which SQL does not promise
-        # unless it is asked for.
-        order = "ORDER BY step, rowid"
-        return self.rows(row, f"1 {order}") if step is None else self.rows(row, f"step = ? {order}", [step])
 
     def rows(self, row: type[R], where: str, values: Sequence[object] = ()) -> list[R]:
         """Returns the rows of one table for which the SQL in `where` holds. Raises RunError if they are damaged."""

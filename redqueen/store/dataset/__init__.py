@@ -107,7 +107,7 @@ def read_tasks(run: Path) -> list[TaskRecord]:
     directory = RunDirectory(run)
     prompts = directory.config().model.prompts
     with ArchiveReader(directory.archive) as archive:
-        rows = archive.tasks()
+        rows = archive.every(TaskRow)
         outcomes = {row[0]: row[1:] for row in archive.select(_OUTCOMES)}
         right: dict[str, str] = {task: text for task, text, _ in archive.select(_FIRST_RIGHT)}
     # A task may have the program of another one, and a shape takes a parse. So each program is parsed once.

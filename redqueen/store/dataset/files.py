@@ -22,6 +22,7 @@ from redqueen.errors import UserError
 from redqueen.method.seeds import OWN
 from redqueen.records import Pair, Task
 from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.rows import TaskRow
 from redqueen.store.dataset import TaskRecord
 from redqueen.store.directory import RunDirectory
 from redqueen.tasks.kinds import is_kind
@@ -241,7 +242,7 @@ def fixed_tasks(source: Path) -> list[Task]:
     """
     if source.is_dir() and not is_exported(source):
         with ArchiveReader(RunDirectory(source).archive) as reader:
-            tasks = [row.task() for row in reader.tasks()]
+            tasks = [row.task() for row in reader.every(TaskRow)]
     else:
         tasks = list(_exported(source))
     if not tasks:

@@ -21,7 +21,7 @@ from redqueen.run.recording.measures import (
 )
 from redqueen.run.recording.metrics import step_metrics
 from redqueen.store.archive.reader import ArchiveReader
-from redqueen.store.archive.rows import MemberRow
+from redqueen.store.archive.rows import MeasureRow, MemberRow
 from redqueen.store.metrics import StepMetrics
 from redqueen.tasks.kinds import BUILT_IN, find
 from tests.run.recording.steps import MATCH, S0, T0, full, proposal, record
@@ -131,7 +131,7 @@ def test_a_resumed_count_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> Non
     recorder.rewind(4)
     resumed = Measures(BUILT_IN)
     with ArchiveReader(tmp_path / "run.sqlite") as reader:
-        assert reader.measures() == list(before.rows)
+        assert reader.every(MeasureRow) == list(before.rows)
         resumed.restore(reader.measures_of_members())
     recorder.close()
     assert measure(resumed, 5, *later) == measure(whole, 5, *later)
@@ -161,6 +161,6 @@ def test_what_champions_wrote_is_not_counted_again(tmp_path: Path) -> None:
     done = measure(Measures(BUILT_IN), 4, *tasks)
     recorder.record(replace(record(4), played=played(4, *tasks), measures=done))
     with ArchiveReader(tmp_path / "run.sqlite") as reader:
-        assert isinstance(reader.members()[0], MemberRow)
+        assert isinstance(reader.every(MemberRow)[0], MemberRow)
         assert reader.measures_of_members() == [done.rows[0]]
     recorder.close()

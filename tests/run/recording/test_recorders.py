@@ -21,6 +21,17 @@ from redqueen.run.recording.phases import NowRecorder
 from redqueen.run.recording.recorder import Recorder
 from redqueen.run.recording.terminal import PHASES, Heartbeat, LineReporter, LiveReporter, headline, members_table
 from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.rows import (
+    AttemptRow,
+    ChampionRow,
+    MatchRow,
+    MemberRow,
+    ProbeRow,
+    ProposalRow,
+    ReplacementRow,
+    StandingRow,
+    TaskRow,
+)
 from redqueen.store.directory import RunDirectory
 from redqueen.store.metrics import StepMetrics
 from tests.run.recording.steps import MATCH, SEED, TASK, full, record
@@ -90,25 +101,28 @@ def test_the_archive_holds_the_whole_step(tmp_path: Path) -> None:
     archive.record(full())
     archive.close()
     with ArchiveReader(tmp_path / "run.sqlite") as reader:
-        (match,) = reader.matches()
+        (match,) = reader.every(MatchRow)
         assert (match.id, match.outcome, match.teacher_mu, match.student_mu) == (MATCH.id, "teacher", 26.0, 24.0)
-        assert [(row.match, row.status, row.reward) for row in reader.proposals()] == [
+        assert [(row.match, row.status, row.reward) for row in reader.every(ProposalRow)] == [
             ("4.0", "valid", 0.5), ("4.0", "malformed", -1.0), ("4.0", "infra_error", None),
         ]  # fmt: skip
-        assert [(row.number, row.status, row.reward) for row in reader.attempts()] == [
+        assert [(row.number, row.status, row.reward) for row in reader.every(AttemptRow)] == [
             (0, "correct", 1.0), (1, "wrong", -0.5), (2, "infra_error", None),
         ]  # fmt: skip
-        assert {row.finish_reason for row in reader.proposals()} == {"stop"}
-        assert {row.reference_ids for row in reader.proposals()} == {(SEED.id, TASK.id)}
-        assert {row.finish_reason for row in reader.attempts()} == {"length"}
-        (task,) = reader.tasks()
+        assert {row.finish_reason for row in reader.every(ProposalRow)} == {"stop"}
+        assert {row.reference_ids for row in reader.every(ProposalRow)} == {(SEED.id, TASK.id)}
+        assert {row.finish_reason for row in reader.every(AttemptRow)} == {"length"}
+        (task,) = reader.every(TaskRow)
         assert (task.task(), task.rho, task.novel) == (TASK, 0.5, True)
-        (birth,) = reader.replacements()
+        (birth,) = reader.every(ReplacementRow)
         assert (birth.victim, birth.child, birth.distance, birth.tries) == ("S0", "S1", 0.25, 2)
-        assert [row.name for row in reader.members()] == ["S1"]
-        assert [(row.member, row.games, row.fitness) for row in reader.standings()] == [("T0", 1, 5.0), ("S0", 1, None)]
-        assert [row.name for row in reader.champions()] == ["T0@4"]
-        assert [(row.member, row.task, row.status) for row in reader.probes()] == [
+        assert [row.name for row in reader.every(MemberRow)] == ["S1"]
+        assert [(row.member, row.games, row.fitness) for row in reader.every(StandingRow)] == [
+            ("T0", 1, 5.0),
+            ("S0", 1, None),
+        ]
+        assert [row.name for row in reader.every(ChampionRow)] == ["T0@4"]
+        assert [(row.member, row.task, row.status) for row in reader.every(ProbeRow)] == [
             ("S0", "probe-seed-0-code_o", "correct")
         ]
 
