@@ -10,6 +10,7 @@ from typing import Protocol
 from redqueen import extras, plugins
 from redqueen.base.optional import is_installed, missing
 from redqueen.config import Config
+from redqueen.config.keys import flat
 from redqueen.engine.work import Work
 from redqueen.evals.held_out import HeldOutAnswer
 from redqueen.method.hall_of_fame import Champion
@@ -111,13 +112,7 @@ class Session:
 
     def settings(self) -> dict[str, object]:
         """Returns the configuration as flat names and plain values."""
-        flat: dict[str, object] = {}
-        for section, values in self.config.model_dump(mode="json").items():
-            if isinstance(values, Mapping):
-                flat |= {f"{section}.{key}": value for key, value in values.items()}
-            else:
-                flat[section] = values
-        return flat
+        return dict(flat(self.config.model_dump(mode="json")))
 
 
 # What all trackers share, and how a run opens its trackers and its own recorders.
