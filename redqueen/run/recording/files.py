@@ -7,6 +7,7 @@ from dataclasses import asdict, fields
 
 from redqueen.evals.held_out import HeldOutAnswer
 from redqueen.method.hall_of_fame import Champion
+from redqueen.method.matchmaking import Match
 from redqueen.method.played_step import PlayedStep, Practised, ScoredAttempt, ScoredPosed, ScoredProposal
 from redqueen.method.population import Member
 from redqueen.method.rating import Rating
@@ -202,19 +203,9 @@ def _proposal_row(step: int, match: str, scored: ScoredProposal) -> ProposalRow:
 
 def _practice_row(step: int, practised: Practised) -> MatchRow:
     """Returns a practice as a match with the task bank, which is not rated: both sides have the prior."""
-    prior = Rating()
-    return MatchRow(
-        id=practised.practice.id,
-        step=step,
-        teacher=BANK,
-        student=practised.practice.student,
-        score=None,
-        outcome=None,
-        teacher_mu=prior.mu,
-        teacher_sigma=prior.sigma,
-        student_mu=prior.mu,
-        student_sigma=prior.sigma,
-    )
+    practice = practised.practice
+    match = Match(id=practice.id, teacher=BANK, student=practice.student)
+    return _match_row(step, Game(match=match, score=None, outcome=None), {BANK: Rating(), practice.student: Rating()})
 
 
 def _posed_row(step: int, scored: ScoredPosed) -> ProposalRow:
