@@ -178,9 +178,19 @@ _JOURNAL_END = bytes.fromhex("d9d505f920a163d7")
 """The last bytes of a journal that names a file which SQLite removes when it has undone the change."""
 
 
-def check_entries(folder: Path) -> None:
-    """Raises RunError if an entry of a run's folder is a link."""
-    _check(folder)
+def check_entries(folder: Path) -> list[Path]:
+    """Returns the folders in a folder of a run. Raises RunError if an entry is a link."""
+    try:
+        with os.scandir(folder) as entries:
+            found = list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise RunError(f"cannot read {folder}: {error.strerror}") from error
+    for entry in found:
+        if entry.is_symlink():
+            raise _link(Path(entry.path))
+    return [Path(entry.path) for entry in found if entry.is_dir(follow_symlinks=False)]
 
 
 def check_tree(folder: Path) -> None:
@@ -188,7 +198,7 @@ def check_tree(folder: Path) -> None:
     _refuse_link(folder)
     waiting = [folder]
     while waiting:
-        waiting += _check(waiting.pop())
+        waiting += check_entries(waiting.pop())
 
 
 def check_archive(path: Path, *, writes: bool) -> None:
@@ -223,21 +233,6 @@ def check_within(name: str) -> None:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts:
         raise ValueError(f"it names {name[:80]!r}, which lies outside of it")
-
-
-def _check(folder: Path) -> list[Path]:
-    """Returns the folders in a folder. Raises RunError if an entry is a link."""
-    try:
-        with os.scandir(folder) as entries:
-            found = list(entries)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise RunError(f"cannot read {folder}: {error.strerror}") from error
-    for entry in found:
-        if entry.is_symlink():
-            raise _link(Path(entry.path))
-    return [Path(entry.path) for entry in found if entry.is_dir(follow_symlinks=False)]
 
 
 def _refuse_link(path: Path) -> None:
