@@ -11,7 +11,7 @@ from pathlib import Path
 
 from redqueen.records import ROLES
 from redqueen.store.archive import queries
-from redqueen.store.archive.queries import UNRATED, Career
+from redqueen.store.archive.queries import Career
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import MemberRow, ReplacementRow
 from redqueen.store.directory import RunDirectory, RunError
@@ -86,7 +86,9 @@ def lives_in(archive: ArchiveReader) -> list[Life]:
     # A name is never used twice, so every birth has one victim and every member dies at most once.
     deaths = {row.victim: row.step for row in births.values()}
     return [
-        _life(row, births.get(row.name), deaths.get(row.name), careers.get(row.name, UNRATED), now) for row in members
+        # A newborn has not stood in the league yet.
+        _life(row, births.get(row.name), deaths.get(row.name), careers.get(row.name, Career()), now)
+        for row in members
     ]
 
 

@@ -218,7 +218,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Career:
-    """How a member's fitness went, over the steps after whose games it was known."""
+    """How a member's fitness went, over the steps after whose games it was known; by default one that has no games."""
 
     games: int = 0
     """The number of games that it has been rated for."""
@@ -228,10 +228,6 @@ class Career:
     """The step at whose end `first` was known."""
     last: float | None = None
     """Its fitness at its death, or now."""
-
-
-UNRATED = Career()
-"""The career of a member that has not stood in the league yet."""
 
 
 def cells(archive: ArchiveReader) -> list[Cell]:
