@@ -227,11 +227,12 @@ class Run:
         """
         set_library_defaults()
         from redqueen.members.asking import asked
-        from redqueen.members.question import checked_question
+        from redqueen.members.question import asked_lines, checked_member
         from redqueen.run.session import Listener
 
+        words = [_one_text(question)]
         allowed = Permissions(load_plugins)
-        lines = checked_question(self.path, member, [_one_text(question)], step, allowed)
+        lines = asked_lines(checked_member(self.path, member, step, allowed), words)
         answered = asked(self.path, member, lines, step, attempts, allowed, Listener())
         return [
             Answer(text=completion.text, status=verdict.status, detail=verdict.detail)

@@ -96,22 +96,17 @@ def ask(
     examples f(1) == 2, one a line. A task of the run has the id that redqueen show prints; a seed task is seed-12.
     Without a question it is a conversation, in which teachers propose tasks too: its word help says how.
     """
-    from redqueen.members.question import checked_member, checked_question
+    from redqueen.members.question import asked_lines, checked_member
 
     allowed = Permissions(load_plugins, unsafe_no_isolation)
-    lines: list[str] = []
-    if question:
-        lines = checked_question(run, member, question, step, allowed)
-    else:
-        checked_member(run, member, step, allowed)
+    directory = checked_member(run, member, step, allowed)
+    lines = asked_lines(directory, question) if question else []
     say_loading(member)
-    if not question:
-        from redqueen.cli.ask import run_conversation
+    from redqueen.cli.ask import run_ask, run_conversation
 
-        raise typer.Exit(run_conversation(run, member, step, attempts, allowed))
-    from redqueen.cli.ask import run_ask
-
-    raise typer.Exit(run_ask(run, member, lines, step, attempts, allowed))
+    if question:
+        raise typer.Exit(run_ask(run, member, lines, step, attempts, allowed))
+    raise typer.Exit(run_conversation(run, member, step, attempts, allowed))
 
 
 @runs.command(epilog=examples.SHOW)

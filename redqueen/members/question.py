@@ -12,7 +12,7 @@ from pathlib import Path
 from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.records import Draft, Kind, Task
-from redqueen.store.allowed import NOTHING, Permissions, playable
+from redqueen.store.allowed import Permissions, playable
 from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import TaskRow
 from redqueen.store.directory import RunDirectory
@@ -82,17 +82,6 @@ BASE = "base"
 SEED = "seed-"
 """What the id of a seed task begins with."""
 _FILE = re.compile(r"[^\s()#]+\.[A-Za-z]\w*")
-
-
-def checked_question(
-    run: Path, name: str, question: Sequence[str], step: int | None, allowed: Permissions = NOTHING
-) -> list[str]:
-    """Returns the lines of a question, or the id of a task.
-
-    Raises UserError if nothing is asked or the file cannot be read, RunError if there is no such run or member.
-    """
-    directory = checked_member(run, name, step, allowed)
-    return asked_lines(directory, question)
 
 
 def checked_member(run: Path, name: str, step: int | None, allowed: Permissions) -> RunDirectory:
