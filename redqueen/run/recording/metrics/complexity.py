@@ -20,6 +20,7 @@ from redqueen.run.recording.metrics.metric import (
     at,
     by_key,
     part,
+    standardised,
 )
 from redqueen.tasks.kinds import find_or_plain
 
@@ -40,10 +41,8 @@ def mean_size(lines: Sequence[Line], which: str, measure: str) -> Column:
 
 
 def _mean_of_kinds(line: Line, kinds: Collection[Kind], which: str, measure: str) -> float | None:
-    values = [at(line, "complexity_by_kind", kind, which, measure) for kind in kinds]
-    measured = [value for value in values if value is not None]
     # With one kind missing the mean would jump to the other's level.
-    return fmean(measured) if measured and len(measured) == len(values) else None
+    return standardised({kind: at(line, "complexity_by_kind", kind, which, measure) for kind in kinds}, kinds)
 
 
 def _twice(measure: str) -> CurvesOf:

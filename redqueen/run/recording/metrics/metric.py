@@ -124,7 +124,7 @@ def contested_share(line: Line) -> float | None:
     return sum((line.get("contested_by_kind") or {}).values()) / tasks if tasks else None
 
 
-def standardised(by_kind: Mapping[str, float | None], kinds: Sequence[str]) -> float | None:
+def standardised(by_kind: Mapping[str, float | None], kinds: Collection[str]) -> float | None:
     """Returns the mean over `kinds`, each with the same weight; None if one of them has no value.
 
     The plain solve rate also moves when teachers write more of an easy kind. This one does not.
