@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self, cast, get_args
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from redqueen import extras
 from redqueen.config.keys import PartName, Section
 from redqueen.records import SamplingParams
 
 BUNDLED = "smollm2-135m-instruct"
 AUTO_TARGETS = ("auto",)
 """Stands for all linear layers of the base's blocks."""
-TrackerName = Literal["tensorboard", "wandb", "trackio", "mlflow"]
-_Tracker = Annotated[str, PartName("tracker", get_args(TrackerName))]
+_Tracker = Annotated[str, PartName("tracker", tuple(extras.OFFERS["tracker"]))]
 
 
 class ModelConfig(Section):
