@@ -230,9 +230,7 @@ def _ends(points: Sequence[Point], end: str) -> list[float]:
 
 def _all_passes(results: Results) -> list[int]:
     """Returns the k of pass@k that are worth a column: 4 and 16, as far as there are so many samples, or the most."""
-    most: Mapping[int, float] = {}
-    for cells in results.cells.values():
-        most = max(most, cells[0].pass_at, key=len)
+    most = max((cells[0].pass_at for cells in results.cells.values()), key=len, default={})
     wanted = [k for k in (4, 16) if k in most]
     return wanted or [k for k in most if k > 1][-1:]
 
