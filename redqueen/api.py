@@ -68,6 +68,8 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Returns what a notebook shows: what was trained, how far it is, and how its living members stand."""
+        from redqueen.run.recording.terminal import number
+
         config = self.config
         lines = self.steps()
         population = config.population
@@ -77,7 +79,7 @@ class Run:
         solved = "" if rate is None else f"; solved {rate:.0%} in the last step, in sample"
         columns = ("member", "role", "fitness", "games", "born", "operator", "parents")
         rows = [
-            (life.name, life.role, _number(life.last), life.games, life.born, life.operator, ", ".join(life.parents))
+            (life.name, life.role, number(life.last), life.games, life.born, life.operator, ", ".join(life.parents))
             for life in (self.members() if self._directory.archive.exists() else ())
             if life.died is None
         ]
@@ -338,10 +340,6 @@ def _frame(row: type[Any], rows: Sequence[Any], what: str) -> Any:
     """Returns rows of one class as a data frame, whose columns are its fields."""
     pandas = require("pandas", "data", what)
     return pandas.DataFrame([asdict(record) for record in rows], columns=[field.name for field in fields(row)])
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
 
 
 def _settings(settings: object) -> Settings:
