@@ -9,7 +9,7 @@ machine with less memory the batches are fitted again, so that numbers round dif
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import cast
@@ -30,7 +30,7 @@ from redqueen.method.rating import TrueSkill
 from redqueen.method.self_play import SelfPlay
 from redqueen.method.step import Coevolution, SampledStep, play_step
 from redqueen.method.task_bank import likeness_of
-from redqueen.records import Attempted, Task, Verifier
+from redqueen.records import Attempted, Progress, Task, Verifier
 from redqueen.run.recording.files import ArchiveRecorder, MetricsRecorder, answer_of
 from redqueen.run.recording.measures import Measures, Spread
 from redqueen.run.recording.phases import Phases
@@ -40,10 +40,6 @@ from redqueen.store.archive.reader import ArchiveReader
 from redqueen.store.archive.rows import EvaluationRow
 from redqueen.store.directory import RunDirectory, RunError
 from redqueen.tasks.kinds import held_out_kinds
-
-
-def _unheard(done: int, total: int) -> None:
-    """Tells of no progress."""
 
 
 class Trainer:
@@ -161,7 +157,7 @@ class Trainer:
         self.archive.record(record)
         self.metrics.record(record)
 
-    def begin(self, fixed: Sequence[Task] | None = None, progress: Callable[[int, int], None] = _unheard) -> Planted:
+    def begin(self, fixed: Sequence[Task] | None = None, progress: Progress = lambda done, total: None) -> Planted:
         """Makes the first population, fills the task bank and writes the first checkpoint.
 
         `fixed` are the tasks of `game.tasks`, None without. Returns what became of the fixed tasks. `progress` hears

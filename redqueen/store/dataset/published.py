@@ -9,7 +9,7 @@ import ast
 import builtins
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import starmap
 from typing import Any, cast
 
@@ -58,7 +58,7 @@ class Form:
     """It is this form if the row has all of these; `a|b` is either."""
     read: Callable[[Fields], OwnRow]
     """Raises BadRowError."""
-    like: str = field(default="")
+    like: str = ""
     """Data sets that have it."""
     kind: str = ""
     """What the column `kind` must say; "" if it does not matter."""
