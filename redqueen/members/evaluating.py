@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from redqueen.base.intervals import Interval
-from redqueen.config import Config, ModelConfig
+from redqueen.config import ModelConfig, SamplingConfig
 from redqueen.engine.model.base import fingerprint_of, load
 from redqueen.engine.model.source import chat_fault, read_tokenizer
 from redqueen.errors import ModelError, UserError
@@ -113,13 +113,13 @@ class EvaluationResult:
     """The name of the base."""
 
 
-def sized(config: Config, fitted: Config) -> Config:
-    """Returns a configuration with the batches of `fitted`, which were made to fit into memory.
+def sized(sampling: SamplingConfig, fitted: SamplingConfig) -> SamplingConfig:
+    """Returns settings with the batches of `fitted`, which were made to fit into memory.
 
-    What else a plan knows is about training. The run's own limit stays: the reserved programs go by it.
+    The run's own limit stays: the reserved programs go by it.
     """
-    sizes = {key: getattr(fitted.sampling, key) for key in ("batch_rows", "cache_tokens", "prefill_tokens")}
-    return config.with_values("sampling", **sizes).model_copy(update={"model": fitted.model})
+    sizes = {key: getattr(fitted, key) for key in ("batch_rows", "cache_tokens", "prefill_tokens")}
+    return sampling.model_copy(update=sizes)
 
 
 def evaluate_targets(
@@ -142,7 +142,9 @@ def evaluate_targets(
             loaded.append(load_own(config.play_settings, verifier, own, wanted.limit))
         longest = max(wanted.max_tokens or one.benchmark.max_tokens for one in loaded)
         fitted = fit(config.with_values("sampling", attempt_tokens=longest), len(entrants), listener)
-        config = sized(config, fitted)
+        # What else a plan knows is about training.
+        sampling = sized(config.sampling, fitted.sampling)
+        config = config.model_copy(update={"sampling": sampling, "model": fitted.model})
         template = wanted.template or form_of(config.model.prompts)
         _check_chat(config.model, loaded, template)
         base = load(config.model)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import torch
@@ -101,7 +102,7 @@ class DeviceBatch:
 
     def admit(self, placed: Sequence[Placed]) -> None:
         """Gives the groups' rows their places. A row that was put back has its tokens at the end of its prompt."""
-        rows = [row for group, _ in placed for row in group.rows]
+        rows = list(chain.from_iterable(group.rows for group, _ in placed))
         # All of a row's random numbers are drawn now, from a stream that only its seed names. Its text therefore does
         # not depend on the other rows, on its place in the batch or on the process that samples it.
         drawn = np.zeros((len(rows), self.uniform_RT.shape[1]), np.float32)
