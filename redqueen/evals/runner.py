@@ -19,7 +19,7 @@ from redqueen.errors import AdapterError, UserError
 from redqueen.evals.benchmark import Benchmark, Form, ProblemSet, Template, own_code
 from redqueen.evals.grader import Grader, OpenGraders, Problem
 from redqueen.evals.samples import SampleRow, SampleStore
-from redqueen.evals.scores import Results
+from redqueen.evals.scores import Results, ScoreEntry
 from redqueen.evals.targets import Entrant
 from redqueen.method.judging import ask, cut_off
 from redqueen.records import Completion, Progress, Request, Sampler, SamplingParams, Verdict
@@ -230,14 +230,18 @@ def evaluate(
             raise UserError(f"{entrant.target} was made on other weights than {model.name} has in {model.dtype}")
     # One bank holds adapters of one rank. The largest fits all without a change of any adapter's update.
     model = model.model_copy(update={"rank": max(_rank(entrant, model.rank) for entrant in entrants)})
-    results = Results(entrants, benchmarks)
+    entries = [
+        ScoreEntry(target=entrant.target, member=entrant.member, single_agent=entrant.single_agent, step=entrant.step)
+        for entrant in entrants
+    ]
+    results = Results(entries, benchmarks)
     with open_policy(base, replace(settings, model=model), len(entrants)) as policy:
         players: list[Player] = []
         for number, entrant in enumerate(entrants):
             name = f"{number}"
             policy.join(name, _fitted(entrant, policy, model.rank, model.alpha / model.rank), trained=False)
             weights = digest(entrant.adapter, entrant.alpha)
-            players.append(Player(name=name, adapter=weights, label=entrant.label))
+            players.append(Player(name=name, adapter=weights, label=entries[number].label))
         runner = Runner(plan, policy, graders, store)
         for loaded in benchmarks:
             title = loaded.benchmark.title
