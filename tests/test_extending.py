@@ -490,7 +490,8 @@ def test_verdicts_of_a_changed_grader_are_new(
     monkeypatch.setattr(plugins, "_loaded", set())
     plan = Plan(template="completion", samples=1, temperature=0.0, max_tokens=None, base="")
     counts: list[Counter[str]] = []
-    for rule in ("answer == ", "answer != "):
+    # Two sources of one length that are written within a second would be one to Python's cache of bytecode.
+    for rule in ("answer == ", "not answer == "):
         (tmp_path / "graded.py").write_text(SNIPPETS["benchmark"].replace("answer == ", rule))
         # As in a process of its own.
         monkeypatch.delitem(sys.modules, "graded", raising=False)

@@ -140,13 +140,13 @@ def evaluate_targets(
         loaded = load_benchmarks(names, config.play_settings, verifier, wanted.data, wanted.limit)
         if own:
             loaded.append(load_own(config.play_settings, verifier, own, wanted.limit))
+        template = wanted.template or form_of(config.model.prompts)
+        _check_chat(config.model, loaded, template)
         longest = max(wanted.max_tokens or one.benchmark.max_tokens for one in loaded)
         fitted = fit(config.with_values("sampling", attempt_tokens=longest), len(entrants), listener)
         # What else a plan knows is about training.
         sampling = sized(config.sampling, fitted.sampling)
         config = config.model_copy(update={"sampling": sampling, "model": fitted.model})
-        template = wanted.template or form_of(config.model.prompts)
-        _check_chat(config.model, loaded, template)
         base = load(config.model)
         plan = Plan(
             template=template,
@@ -201,5 +201,6 @@ def _check_chat(model: ModelConfig, loaded: Sequence[ProblemSet], template: Temp
     """Raises ModelError, before the base is loaded, if a benchmark is posed as a chat that the base cannot have."""
     if all(one.benchmark.form(template) != "chat" for one in loaded):
         return
-    if fault := chat_fault(read_tokenizer(model)):
+    # With chat prompts the tokenizer would be refused by another line, which names a setting of a run.
+    if fault := chat_fault(read_tokenizer(model.model_copy(update={"prompts": "completion"}))):
         raise ModelError(f"{model.name} {fault}: use --template completion")
