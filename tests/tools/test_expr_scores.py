@@ -23,7 +23,8 @@ class Archive:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def evaluations(self, step: int) -> list[EvaluationRow]:
+    def every(self, row: type[EvaluationRow], step: int) -> list[EvaluationRow]:
+        assert row is EvaluationRow
         return [
             EvaluationRow(
                 step=step,

@@ -19,7 +19,7 @@ from redqueen.evals.grader import Problem
 from redqueen.evals.registry import named
 from redqueen.extras.benchmarks.cruxeval import CruxEvalGrader
 from redqueen.extras.benchmarks.evalplus import EvalPlusGrader, reference
-from tests.evals.wrong import WRONG
+from tests.extras.benchmarks.wrong import WRONG
 
 FOLDER = os.environ.get("REDQUEEN_BENCHMARKS", "")
 CODE = {"humaneval+": ("HumanEvalPlus.jsonl.gz", 164), "mbpp+": ("MbppPlus.jsonl.gz", 378)}
