@@ -216,6 +216,8 @@ class _Parser:
         if self.take("with"):
             while not named or self.take(","):
                 name = self.name()
+                if name in dict(named):
+                    raise QueryError(f"WITH has two queries of the name {name}")
                 self.need("as", "(")
                 named.append((name, self.query()))
                 self.need(")")

@@ -96,6 +96,10 @@ def test_sqlite_never_sees_a_text_as_it_was() -> None:
         ("SELECT a FROM t WHERE sum(a) > 1", "sum cannot stand here"),
         ("SELECT (SELECT sum(t.a) FROM u) FROM t", "a belongs to the query around the aggregate"),
         ("SELECT a FROM (SELECT a FROM t ORDER BY a)", "ORDER BY and LIMIT belong to the end of the whole query"),
+        (
+            "WITH x AS (SELECT a FROM t), X AS (SELECT c FROM u) SELECT * FROM x",
+            "WITH has two queries of the name x",
+        ),
         ("SELECT round(a, 9) FROM t", "round needs a constant number of digits, 0 to 6"),
         (f"SELECT {'1 + ' * MOST_BRACKETS}1", "its expressions are nested too deep"),
         ("WITH w AS (SELECT a FROM w) SELECT a FROM w", "there is no table w"),
