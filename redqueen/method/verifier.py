@@ -39,7 +39,7 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
 
     def __init__(self, config: SandboxConfig, min_inputs: int = 2, seed: int = 0) -> None:
         self.counts = InputCounts(least=min_inputs, most=MAX_INPUTS)
-        """How many different inputs a proposal needs whose kind shows examples."""
+        """How many different inputs a proposal needs whose kind shows examples, and how many it may have."""
         self.max_input_bytes = config.value_bytes
         """The most bytes of an input, also when it is written out again."""
         self.seed = seed

@@ -245,13 +245,13 @@ class ContinuousBatch:
         # longest prompt alone takes little.
         chunk: list[Placed] = []
         tokens = 0
-        for group, places in admitted:
-            length = len(group.prompt_ids)
+        for placed in admitted:
+            length = len(placed[0].prompt_ids)
             if chunk and tokens + length > self.prefill_tokens:
                 yield chunk
                 chunk = []
                 tokens = 0
-            chunk.append((group, places))
+            chunk.append(placed)
             tokens += length
         if chunk:
             yield chunk

@@ -11,7 +11,7 @@ import pytest
 from redqueen.evals.grader import Problem
 from redqueen.extras.benchmarks import evalplus
 from redqueen.extras.benchmarks.evalplus import EvalPlusGrader, reference
-from redqueen.jail import BENCHMARKS, GAME, Sandbox
+from redqueen.jail import GAME, Sandbox
 
 pytestmark = pytest.mark.integration
 
@@ -29,12 +29,6 @@ LARGE = {**ROW, "base_input": [[[1] * 20_000]], "plus_input": [[[10**4_000]]]}
 
 def problem(row: dict[str, Any]) -> Problem:
     return Problem(id=row["task_id"], benchmark="humaneval+", prompt=row["prompt"], data=row)
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(BENCHMARKS, workers=1) as shared:
-        yield shared
 
 
 @pytest.fixture(scope="module")

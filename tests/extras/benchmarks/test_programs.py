@@ -10,7 +10,7 @@ import pytest
 from redqueen.evals.grader import Problem
 from redqueen.extras.benchmarks.cruxeval import CruxEvalGrader
 from redqueen.extras.benchmarks.livecodebench import LiveCodeBenchGrader, same_text
-from redqueen.jail import BENCHMARKS, Sandbox
+from redqueen.jail import Sandbox
 
 FUNCTION = {
     "function": "pairs",
@@ -26,12 +26,6 @@ SCRIPT = {
         {"input": "1\n5 5\n", "output": "10", "testtype": "stdin"},
     ],
 }
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(BENCHMARKS, workers=1) as shared:
-        yield shared
 
 
 @pytest.fixture(scope="module")
