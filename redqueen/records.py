@@ -1,6 +1,7 @@
-"""The records that flow through a step. Each stage makes a new frozen record; no field means "not computed yet".
+"""The records that flow through a step. Each stage makes a new frozen record; a field is never a placeholder for what
+comes later.
 
-Completion -> Rollout -> Proposed | Attempted -> GradedRollout -> Sample        Draft -> Proposal -> Task -> PosedTask
+Completion -> Rollout -> Proposed | Attempted -> GradedRollout -> Sample        Draft -> Proposal -> Task
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ Status = Literal[
 class Verdict:
     """The verifier's structured answer, e.g. `Verdict("error", "", "ZeroDivisionError at line 2", 1.3)`.
 
-    `output` holds the literals that the program returned, joined by "; ": one for each input. It is ""
-    where no program ran or none of its values was read.
+    `output` holds the literals that the program returned, joined by "; ": one for each input. Of an answer that is only
+    compared it is the answer, and it is "" where no value was read.
     """
 
     status: Status
@@ -288,7 +289,7 @@ class Answer:
 
     kind: str
     program: str
-    """The task's program; "" if it is not run (`TaskKind.runs_program`)."""
+    """The task's program, which runs if the kind needs that (`TaskKind.runs_program`); "" if the task has none."""
     inputs: tuple[str, ...]
     """The inputs of the pairs that the answer is judged on. If judging runs the task's program on the student's answer,
     the program also runs again on its recorded input, to check that it still gives the recorded output. Without inputs
@@ -330,7 +331,7 @@ class Sampler(Protocol):
 
 
 class Verifier(Protocol):
-    """The only judge. It runs programs outside the trainer's process, and its verdicts come in the order asked."""
+    """The only judge. It runs programs outside the trainer's process; verdicts may come in any order."""
 
     @property
     def tier(self) -> str:

@@ -43,7 +43,7 @@ class FollowUp(Generic[T_co]):
         return self._make(self._verdict.result())
 
     def made_into(self, function: Callable[[T_co], S]) -> FollowUp[S]:
-        """Returns the same, of whose result `function` makes another."""
+        """Returns a follow-up whose result has been passed through `function`."""
         make = self._make
         return FollowUp(self._verdict, lambda verdict: function(make(verdict)))
 

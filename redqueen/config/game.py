@@ -153,7 +153,7 @@ class LeagueConfig(Section):
     par_matches: int = Field(default=20, ge=1)
     """Game par: how many recent matches it is the mean of, at least all of the present step."""
     draw_band: float = Field(default=0.03, ge=0, lt=1)
-    """A match whose mean solve rate is within this of par is a draw."""
+    """A match whose tasks are solved, on average, within this of par is a draw; an unsolved task counts as par."""
     held_out_tasks: int = Field(default=63, ge=1)
     """Fitness held_out: tasks on reserved programs that every student attempts once, the kinds in turn; at most 210."""
     hall_of_fame: int = Field(default=0, ge=0)

@@ -122,7 +122,7 @@ class MemberPolicy(Closing, ABC):
     def begin_update(self, samples: Sequence[Sample]) -> Callable[[], list[MemberUpdate]]:
         """Begins an update, and returns what ends it: until that is called, members sample as they are.
 
-        Only one update may have begun. One of the two raises what `update` does.
+        At most one update may be in progress. This call, or the one that ends it, raises what `update` raises.
         """
 
     @abstractmethod

@@ -36,7 +36,8 @@ class Limits:
     """What one job may use, all its inputs together."""
 
     cpu_s: float = 1.0
-    """CPU seconds of one child; a determinism check has half of it, a patient job twice as much."""
+    """CPU seconds of one child. In a validation interpreter A has half of it and the others have half as much again; a
+    patient job has twice as much."""
     wall_s: float = 4.0
     """Seconds of one child, without those in which its values are read here. It only catches what the CPU limit cannot:
     a machine that stands still. So a second try has four times as much."""
@@ -74,7 +75,8 @@ class Job:
     """Each a literal argument list, e.g. `"[1, 2], 'a'"`; `""` means no arguments. Bytes are a tuple of arguments that
     the caller has encoded already (`encode_arguments`); the limit on the text of an input does not apply to them."""
     validate: bool = False
-    """Whether determinism is checked: interpreter A runs it once, at half the CPU limit, and B twice in one child."""
+    """Whether determinism is checked: interpreter A calls it once on each input, at half the CPU limit, B three times
+    or more in one child, and further ones once if B finds that its code may differ between runs."""
     expected: tuple[bytes, ...] | None = None
     """Canonical bytes, one for each input; the first miss decides and ends the child. The child never gets them."""
     accepts: Callable[[int, str], bool] | None = None

@@ -37,7 +37,7 @@ MOST_OUTPUT = 1 << 23
 _MOST_ERRORS = 1 << 15
 """More than what is kept of standard error."""
 _LITERAL = 5
-"""What a program prints is written out as a literal, where a byte is four signs at most."""
+"""What a program prints is written out as a literal: at most four characters a byte, and some for what is around it."""
 _MOST_PRINTED = MAX_LIMIT // _LITERAL - _MOST_ERRORS
 
 
@@ -140,9 +140,9 @@ def judge(
     r"""Runs a program against its tests. The outcome's status is `ok` if it passes all of them.
 
     A test is a `Call`, a `Script`, or the text `assert EXPRESSION == LITERAL`. Up to 256 calls and assertions of a
-    program share one process; each script has its own. The first test that fails decides: `wrong`, or what became of
-    the program (`malformed`, `error`, `timeout`, `memory`, `forbidden`, ...). `infra_error` is the machine's fault and
-    no verdict.
+    program share one process and run first; each script has its own. The first test that fails decides: `wrong`, or
+    what became of the program (`malformed`, `error`, `timeout`, `memory`, `forbidden`, ...). `infra_error` is the
+    machine's fault and no verdict.
 
     `sandbox` is one of the profile `PROGRAMS`; without it, one is started at the first call and shared by this process.
 

@@ -35,7 +35,7 @@ class Sandbox(AbstractContextManager["Sandbox", None]):
         if not isinstance(cast("object", profile), Profile):
             raise ValueError(f"the profile must be a Profile, such as GAME or PROGRAMS, not {type_of(profile)}")
         if workers is not None and (not isinstance(cast("object", workers), int) or workers < 1):
-            raise ValueError(f"workers must be a number from 1 on, not {workers!r}")
+            raise ValueError(f"workers must be a positive integer, not {workers!r}")
         self.profile = profile
         self.tier, probes = probe()
         if self.tier == PROCESS and not allow_unsafe:

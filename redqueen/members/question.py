@@ -129,7 +129,7 @@ def seed_of(word: str, game: GameConfig) -> tuple[int, TaskKind, Draft]:
 def task_of_run(directory: RunDirectory, word: str) -> Task | None:
     """Returns the task of the run that has this id, as `redqueen show` prints it; None if there is none."""
     with ArchiveReader(directory.archive) as archive:
-        return next((row.task() for row in archive.every(TaskRow) if row.id == word), None)
+        return next((row.task() for row in archive.rows(TaskRow, "id = ?", [word])), None)
 
 
 def _text(question: Sequence[str]) -> str:

@@ -184,7 +184,7 @@ def _baseline(group: Sequence[GradedRollout], pay: GameConfig) -> float:
 
 
 def _deviation(values: Sequence[float]) -> float:
-    """Returns the root mean square: as each group is centred, about the deviation."""
+    """Returns the root mean square: about the deviation, since groups are centred but for the imagined text."""
     rms = fmean(value * value for value in values) ** 0.5
     return rms if rms > _NOISE else 0.0
 

@@ -39,8 +39,8 @@ def named_operator(name: str, parents: int) -> Operator:
 
 
 TRIES = 8
-"""How often a child that is too close to a living member is drawn at most. There is a limit because some operators
-return the same child each time."""
+"""The most draws for a child before one that is too close to a living member is accepted. Some operators return the
+same child each time."""
 
 
 def rate_games(
@@ -50,7 +50,7 @@ def rate_games(
 
     Returns the games, and the par that they were played against.
     """
-    # Students alone have no games: what they earn at fixed tasks counts for the fitnesses that look at it.
+    # Without teachers there are no games: what students earn at fixed tasks counts for the fitnesses that look at it.
     for one in played.practised if not played.matches else ():
         _record_student(population, one.practice.student, one.tasks)
         population.count_practice(one.practice.student)
@@ -156,16 +156,16 @@ def fittest_first(
 def proven_first(
     members: Sequence[Member], role: AnyRole, settings: EvolutionSettings, step: int, fitness: Fitness | None = None
 ) -> list[Member]:
-    """Returns members of one role, the fittest of those that had a fair trial first, and then the others.
+    """Returns members of one role, the fittest of those that have played enough first, and then the others.
 
-    A fair trial is a burn-in, at least one game. A newborn has the fitness of its parents until it has played, so it
+    Enough is a burn-in, at least one game. A newborn has the fitness of its parents until it has played, so it
     may seem the best without having done anything.
     """
     ranked = fittest_first(members, role, settings, step, fitness)
-    trial = max(1, settings.evolution.burn_in)
+    least = max(1, settings.evolution.burn_in)
     # The sort is stable: within a group the order of fitness stays. If no member has finished its burn-in, those that
     # played at all come first.
-    return sorted(ranked, key=lambda member: (member.trials < trial, member.trials == 0))
+    return sorted(ranked, key=lambda member: (member.matches < least, member.matches == 0))
 
 
 def standings_of(population: Population, league: LeagueConfig) -> tuple[Standing, ...]:

@@ -64,7 +64,7 @@ def _checked(name: str, value: float | None) -> float | None:
 
 
 def game_learnability(solve_rates: Sequence[float]) -> float:
-    """Returns the mean of 4 rho (1 - rho) over one match's tasks, in [0, 1]; an invalid proposal counts as rho = 0.
+    """Returns the mean of 4 rho (1 - rho) over one match's tasks, in [0, 1]; an invalid one counts as 0 for a teacher.
 
     rho (1 - rho) is the variance of one attempt's success: tasks near 1/2 carry the most gradient. It is the
     learnability of Tzannetos et al. 2023 ("Proximal Curriculum for Reinforcement Learning Agents") and Rutherford et
@@ -134,7 +134,7 @@ def rank(survivors: Sequence[Member], count: int, contestants: int, rng: Random)
     size = len(survivors)
     remaining = list(range(size))
     parents: list[int] = []
-    # Without replacement: a crossover of a member with itself would be a copy. The weights of those left stay.
+    # Without replacement: a crossover of a member with itself would be a copy. Those that are left keep their weights.
     for _ in range(count):
         parents.append(rng.choices(remaining, [size - r for r in remaining])[0])
         remaining.remove(parents[-1])

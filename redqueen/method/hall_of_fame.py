@@ -31,8 +31,8 @@ def check_name(name: str) -> str:
     """Returns a name as a run writes it: `S3`, or `S3@40` of a champion. Raises ValueError if it is none."""
     if not _NAME.fullmatch(name):
         raise ValueError(
-            f"it names a member {name[:60]!r}: a name is a letter and up to 40 letters, digits, - and _, and of a "
-            "champion @ and its step"
+            f"it names a member {name[:60]!r}: a name is a letter and up to 40 letters, digits, - or _; a champion's "
+            "ends in @ and its step"
         )
     return name
 

@@ -1,12 +1,12 @@
 """From requests to verdicts: members write, and each text is read and judged while others are still being written.
 
-This is the only place where a member's text is read, so the rule for cut-off texts holds for runs, held-out scores,
-studies and the warm start alike: a text that the token limit ended is malformed, whatever it says. A task whose program
-gives other results when it runs again is withdrawn with all its attempts (`faults_of`, `withdrawn`): a program that
-tosses a coin would make any task contested. `retrial.py` decides what runs again.
+This is the only place where a member's text gets a verdict, so the rule for cut-off texts holds for runs, held-out
+scores, studies and the warm start alike: a text that the token limit ended is malformed, whatever it says. A task whose
+program gives other results when it runs again is withdrawn with all its attempts (`faults_of`, `withdrawn`): a program
+that tosses a coin would make any task contested. `retrial.py` decides what runs again.
 
-An attempt becomes a verdict in four steps: the prompt format finds the answer in the text (`read_attempt`), the kind
-reads it (`TaskKind.read_answer`), says what to compare (`Answer`), and what must run for that (`Trial`).
+An attempt becomes a verdict in three steps: the prompt format reads the answer out of the text (`read_attempt`), and
+the kind says what to compare (`Answer`) and what must run for that (`Trial`).
 """
 
 from __future__ import annotations

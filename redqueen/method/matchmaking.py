@@ -86,10 +86,10 @@ def matchmake(
 ) -> list[Match]:
     """Draws one step's matches between `teachers` and `students`, ratings by member name.
 
-    In a round every member of the larger role plays exactly once and every member of the smaller role at least half of
-    its share, rounded up: ceil(L / 2S) games for roles of L and S, so everyone plays. The larger role comes in random
-    order. While members of the smaller role are owed games, the opponent is drawn from those that have played least,
-    afterwards from all of them. With T = S a round is a permutation.
+    In a round every member of the larger role plays exactly once and every member of the smaller role at least
+    ceil(L / 2S) times, half of its share, where L and S are the sizes of the roles. So everyone plays. The larger role
+    comes in random order. While members of the smaller role are owed games, the opponent is drawn from those that have
+    played least, afterwards from all of them. With T = S a round is a permutation.
 
     `weighting` names a weight of a pair (`WEIGHTS`, or a plugin's), in which p is the predicted probability that the
     student wins. If every candidate's weight is zero, the draw is uniform. `round_robin` draws nothing: in round n the

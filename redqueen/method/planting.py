@@ -23,7 +23,7 @@ from redqueen.tasks.kinds import Language, find, held_out_kinds, languages, task
 from redqueen.tasks.programs.normal_form import hashed
 
 LEAST = 10
-"""So many of the user's programs are held out at least, if that leaves half of them."""
+"""The fewest of the user's programs that are held out, but never more than half of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

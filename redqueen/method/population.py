@@ -23,7 +23,7 @@ RECENT = 10
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member's lineage, rating and recent games. A game is a match that was rated.
+    """One member's lineage, rating and recent games: the matches that moved its rating.
 
     >>> Member("S0", "student", born=0).games
     0
@@ -58,8 +58,8 @@ class Member:
         return self.wins + self.draws + self.losses
 
     @property
-    def trials(self) -> int:
-        """How often it has shown what it can do: what a burn-in counts."""
+    def matches(self) -> int:
+        """How many games and rounds of practice it has played: what a burn-in counts."""
         return self.games + self.practised
 
 

@@ -1,7 +1,7 @@
 """Fixed tasks, the user's own or the seeds: which of them each student is posed in a step.
 
-Students alone are posed nothing else. With teachers, `game.own_share` of a student's tasks are fixed ones; these count
-in no game, pay no teacher, and are never withdrawn.
+In a run without teachers, students are posed nothing else. With teachers, `game.own_share` of a student's tasks are
+fixed ones; these count in no game, pay no teacher, and are never withdrawn.
 
 `game.pick=in_turn` poses all of a kind before one comes again. `game.pick=difficulty` draws by how much a task can
 still teach, which others call difficulty pools or dynamic sampling (DAPO, arXiv:2503.14476) and prioritized replay

@@ -112,7 +112,7 @@ def _bodies(blocks: Sequence[Fenced]) -> list[Block]:
 
 
 def _named(blocks: Sequence[Block], needed: Sequence[str]) -> list[Block]:
-    """Returns blocks, of which the only one without a name has the only needed name that no other one has."""
+    """Returns blocks. If exactly one has no name and exactly one needed name is missing, it gets that name."""
     present = {name for name, _ in blocks}
     missing = [name for name in dict.fromkeys(needed) if name not in present]
     nameless = [body for name, body in blocks if not name]

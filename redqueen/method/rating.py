@@ -77,23 +77,23 @@ class TrueSkill:
         if not 0.0 <= self.draw_probability < 1.0:
             raise ValueError(f"draw_probability must be in [0, 1), not {self.draw_probability}")
 
-    def rate(self, teacher: Rating, student: Rating, score: GameResult) -> tuple[Rating, Rating]:
-        """Returns the ratings (teacher, student) after one game with the outcome `score`.
+    def rate(self, teacher: Rating, student: Rating, result: GameResult) -> tuple[Rating, Rating]:
+        """Returns the ratings (teacher, student) after one game with this `result`.
 
-        Both are finite and have a positive sigma, however unlikely the outcome was. Raises ValueError if `score` is not
-        one of the three outcomes.
+        Both are finite and have a positive sigma, however unlikely the result was. Raises ValueError if `result` is not
+        one of the three.
         """
-        if score == "teacher":
+        if result == "teacher":
             return self._update(teacher, student, drawn=False)
-        if score == "student":
+        if result == "student":
             new_student, new_teacher = self._update(student, teacher, drawn=False)
             return new_teacher, new_student
-        if score == "draw":
+        if result == "draw":
             return self._update(teacher, student, drawn=True)
-        raise ValueError(f"unknown outcome {score!r}")
+        raise ValueError(f"unknown result {result!r}")
 
     def win_probabilities(self, pairs: Iterable[tuple[Rating, Rating]]) -> Iterator[tuple[float, float]]:
-        """Yields for each pair the predicted probability that the one wins, and the other, each exact in its own tail.
+        """Yields each pair's predicted probabilities of winning; a small one keeps its precision.
 
         A draw counts as half a win for each: it is the probability that a performance is the higher one and ignores the
         draw margin. Drift (tau) is not added, because the prediction is about the present skill.

@@ -6,8 +6,8 @@ The paper leaves several rules open. These are used here:
   four at gamma = 0.25. A fraction of a place is one place with that probability: at gamma = 0.35 a role of two puts one
   place at risk in 7 rounds of 10. Rounded up, half of such a role would be replaced in every round.
 - `survivors` decides who is at risk, by default by truncation. The `elite` fittest are never at risk.
-- Burn-in protects only the member itself. If a member at risk has not played enough, it stays, and no
-  other member is replaced instead: otherwise newborns would push out proven members.
+- A member at risk that is still in burn-in keeps its place, and one member fewer is replaced: if another went in its
+  stead, newborns would push out proven members.
 - `parents` draws the parents among those that stay, by default by linear ranking: ranks, because a difference of
   fitnesses has no natural scale; linear, because truncation has already selected. Victims never have children.
 - The children of one round are independent: two births may share parents. Operators of a family are equally likely.
@@ -105,7 +105,9 @@ def _victims(ranked: Sequence[Member], config: EvolutionConfig, rng: random.Rand
     candidates = ranked[len(ranked) - open_to_risk :]
     chosen = at_risk(config.survivors, candidates, places, config.contestants, rng)
     # The filter comes after the choice of ranks: a protected member keeps its place and no other takes the risk.
-    return [member.name for rank, member in enumerate(candidates) if rank in chosen and member.trials >= config.burn_in]
+    return [
+        member.name for rank, member in enumerate(candidates) if rank in chosen and member.matches >= config.burn_in
+    ]
 
 
 def _places(size: int, gamma: float, rng: random.Random) -> int:

@@ -73,7 +73,7 @@ class SelfPlay:
 
         A student makes `game.attempts` attempts at each of its tasks: at the fixed ones that it is `posed`, and at a
         proposal as soon as that is verified, while others are still being written. Some attempts at proposals are
-        judged twice (`settled`). `on_proposed` is called when the last proposal has been written; `progress` counts
+        judged twice (`settle`). `on_proposed` is called when the last proposal has been written; `progress` counts
         proposals before, and attempts from there on.
         """
         # All prompts are made before the first proposal is sampled. So every teacher of a step sees the same task bank,

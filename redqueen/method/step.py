@@ -1,4 +1,4 @@
-"""One step of PopuLoRA as a function: match, propose, solve, learn, evolve (the paper, section 3 and Algorithm 1).
+"""One step of PopuLoRA as a function: match, propose, solve, learn, evolve (arXiv:2605.16727, section 3, Algorithm 1).
 
 Nothing here knows of files, an archive or a console: `redqueen.run.trainer` plays steps one after another, records them
 and saves what they have changed. docs/READING.md says which file to read next.
@@ -184,8 +184,8 @@ def _learn(
     living = [graded for graded in played.graded() if graded.rollout.member in state.population.members]
     config = state.config
     samples = advantages(living, config.advantage_settings)
-    changes = config.evolution.enabled or config.league.hall_of_fame
-    round_follows = bool(changes) and is_evolution_step(step, config.evolution)
+    members_change = config.evolution.enabled or config.league.hall_of_fame > 0
+    round_follows = members_change and is_evolution_step(step, config.evolution)
     # Where members come or go at the end of the step, the next one cannot be sampled before that.
     if not config.learning.max_staleness or round_follows or step == config.run.steps:
         # The rollouts were sampled from the weights that are updated here, and nothing changes these in between.

@@ -78,7 +78,7 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
     def judge_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
         """Runs the program on its inputs, at least four times in two interpreters, while the caller goes on.
 
-        Waits only while as many jobs as the sandbox holds (`MAX_WAITING`) are before it.
+        Blocks only while the sandbox's queue is full (`MAX_WAITING` jobs).
         """
         kind = find(proposal.kind)
 

@@ -184,7 +184,7 @@ def test_a_sandbox_takes_a_profile_and_a_list_of_jobs(sandbox: Sandbox) -> None:
         with pytest.raises(ValueError, match="the profile must be a Profile, such as GAME or PROGRAMS, not"):
             Sandbox(wrong)  # type: ignore[arg-type]
     for wrong in ("2", 0, 1.5):
-        with pytest.raises(ValueError, match="workers must be a number from 1 on, not "):
+        with pytest.raises(ValueError, match="workers must be a positive integer, not "):
             Sandbox(workers=wrong)  # type: ignore[arg-type]
     job = Job("def f(): return 1", ("",))
     with pytest.raises(ValueError, match=r"the jobs must be a list, not a Job: run\(\[job\]\)"):

@@ -128,7 +128,7 @@ def test_impossible_parameters_are_refused(bad):
 
 
 def test_an_unknown_outcome_is_refused():
-    with pytest.raises(ValueError, match="unknown outcome"):
+    with pytest.raises(ValueError, match="unknown result"):
         TrueSkill().rate(Rating(), Rating(), "pupil")  # type: ignore[arg-type]
 
 

@@ -2,7 +2,8 @@
 
 y = x W^T + b + s_m (x A_m) B_m for the rows of member m, s_m = alpha / rank (LoRA, Hu et al. 2021, section 4.1).
 
-Shape suffixes: N rows, I inputs, O outputs, K = projections x rank.
+Shape suffixes: N rows, I inputs, O outputs, S or M slots (M of them are views), P one member's parameters, R rank,
+K = projections x rank.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ from redqueen.engine.kernels.torch_ops import packed_linear
 
 # Layers that read the same input (q, k and v; gate and up) are one site. Their A factors are stacked, so that the input
 # is read once.
-#
-# Shape suffixes: N rows, I inputs, O outputs, S slots, P one member's parameters, R rank, K = projections x rank.
 
 Allocate = Callable[[tuple[int, ...], torch.dtype], Tensor]
 """Makes a tensor of zeros of this shape and dtype, or returns one that other processes share."""
@@ -141,10 +140,13 @@ class BackwardContext(NamedTuple):
 
 
 class LowRankProducts(Protocol):
-    """One way to compute the low-rank products of a batch. It knows which rows belong to which slot."""
+    """One way to compute the low-rank products of a batch. It knows which rows belong to which slot.
+
+    Those of training have a `backward` beside (`SlicedMatmul`).
+    """
 
     def add(self, factors: StackedFactors, x_NI: Tensor, y_NO: Tensor) -> Tensor | None:
-        """Adds s (x A) B to `y_NO` in place."""
+        """Adds s (x A) B to `y_NO` in place. Returns x A if a backward pass will need it."""
         ...
 
 

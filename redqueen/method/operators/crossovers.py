@@ -44,7 +44,10 @@ def dare(
 
 
 def slot_swap(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter:
-    """Takes every module of every layer from either parent, equally likely, bit for bit."""
+    """Takes every module of every layer from either parent, equally likely, bit for bit.
+
+    The slots of its name are the modules of an adapter, not those of the adapter bank.
+    """
     return by_module(
         two_of(parents), generator, lambda site, terms, module_generator: copied(terms[integer(2, module_generator)])
     )

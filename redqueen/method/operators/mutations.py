@@ -17,14 +17,16 @@ def svd_spectral(parents: Sequence[Adapter], generator: torch.Generator, *, epsi
 
     Let u, s, vt be the components of a module, of rank n. s becomes s · exp(ε z) with z standard normal, so the median
     of each singular value is the parent's. u becomes u R and vt becomes Qᵀ vt, where R and Q are independent n×n
-    rotations exp(K - Kᵀ), K normal with standard deviation ε / √(2n), so that a component turns by about ε whatever the
-    rank. The spans of u and vt stay the parent's: the child reads from and writes to the same subspaces.
+    rotations exp(K - Kᵀ), K normal with standard deviation ε / √(2n), so that a component turns by about ε √(1 - 1/n):
+    at rank 1 nothing turns. The spans of u and vt stay the parent's: the child reads from and writes to the same
+    subspaces.
     """
     epsilon = strength("epsilon", epsilon)
 
     def make(site: str, terms: list[Factors], module_generator: torch.Generator) -> Factors:
         u, s, vt = of_term(terms[0])
         n = s.shape[0]
+        # They may change places in size. All of them are kept, so `rebuilt` needs no order.
         s = s * torch.exp(epsilon * normals((n,), module_generator).double())
         u = u @ _small_rotation(n, epsilon, module_generator)
         vt = _small_rotation(n, epsilon, module_generator).T @ vt
@@ -129,7 +131,7 @@ def _with_noise(tensor: Tensor, scale: float, generator: torch.Generator) -> Ten
 
 
 def _small_rotation(n: int, epsilon: float, generator: torch.Generator) -> Tensor:
-    """Returns a random n×n rotation, fp64, that turns each direction by about `epsilon`."""
+    """Returns a random n×n rotation, fp64, that turns each direction by about `epsilon` √(1 - 1/n)."""
     if n == 0:
         return torch.zeros(0, 0, dtype=torch.float64)
     k = normals((n, n), generator).double() * (epsilon / math.sqrt(2 * n))
