@@ -84,7 +84,7 @@ class Benchmark:
 
     def form(self, template: Template) -> Form:
         """Returns the form that its problems are posed in."""
-        # What languages hold out has no rows of its own, and is posed in the run's own prompts.
+        # What languages hold out has no rows of its own, and is posed in the configuration's prompts.
         of_run = not (self.source.files or self.source.hub or self.source.made)
         return self.standard if of_run or template == "standard" else template
 

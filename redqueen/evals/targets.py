@@ -50,7 +50,7 @@ def read_targets(
     `members` is "students", "all" or the name of one living member, which each run must have.
     Runs are evaluated at their checkpoint of `step`, by default the newest; with "all" at each that they have kept. The
     configuration is that of the first run among the targets, otherwise the default one on `model` with the prompts of
-    `template`.
+    `template`. `warm-start` is the start that ships for these prompts, or without a run for the default ones.
     Raises UserError if a target is nothing of that kind or is given twice, or the runs have different bases or prompts.
     """
     check_different(targets)
@@ -63,6 +63,9 @@ def read_targets(
         if (run_config.model.name, run_config.model.prompts) != (config.model.name, config.model.prompts):
             raise UserError(f"{target} has another base or other prompts than {next(iter(runs))}: evaluate it alone")
     shipped = warm_start(config.model, config.game.kinds)
+    if shipped is None and not runs:
+        # None ships for the prompts of this template, as for chat: the adapter of the default ones is asked in them.
+        shipped = warm_start(configure([], model=model).model, config.game.kinds)
     entrants: list[Entrant] = []
     for target in targets:
         if target in runs:

@@ -114,7 +114,13 @@ def test_a_step_or_all_steps_of_a_run(tmp_path: Path, verifier: LocalVerifier) -
 
 @pytest.mark.parametrize(
     ("template", "prompts", "shipped"),
-    [(None, "completion", WARM), ("standard", "completion", WARM), ("work", "work", WARM_WORK)],
+    [
+        (None, "completion", WARM),
+        ("standard", "completion", WARM),
+        ("work", "work", WARM_WORK),
+        # None ships for it.
+        ("chat", "chat", WARM),
+    ],
 )
 def test_without_a_run_the_template_decides_the_prompts_and_which_start_is_meant(
     template: Template | None, prompts: str, shipped: Path
