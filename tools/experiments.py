@@ -150,6 +150,28 @@ WORK = Experiment(
     slopes=(("C", "A"), ("E", "A")),
 )
 
+# Python, students with work. The start is weaker there than in expressions, so steps are larger.
+PYTHON = Experiment(
+    prefix="python-",
+    page="reports/THINKING_PYTHON.md",
+    figures="python",
+    steps=100,
+    common=(
+        *("game.kinds=code_o,code_i", "game.proposals=12", "game.attempts=8"),
+        *("model.prompts=work", "sampling.attempt_tokens=160", "learning.lr=2e-4", "learning.imitation=0.5"),
+        *("model.workers=1", "run.steps=100", "evals.every=25", "evals.limit=210", "run.keep_every=25"),
+    ),
+    arms={
+        "R": ("rlvr",),
+        "A": ("overnight", "matched=per_adapter"),
+        "C": ("overnight", *ONE_OF_EACH),
+    },
+    seeds={"R": 3, "C": 3, "A": 3},
+    order=(("R", "C"), ("A",)),
+    compared=(("C", "R"), ("C", "A")),
+    slopes=(("C", "A"),),
+)
+
 OWN_TASKS = 32
 THIRTY = (f"game.seed_tasks={OWN_TASKS}",)
 # Made by `redqueen warm-start` of these alone, as `tools/own_seeds.py` says.
@@ -180,5 +202,5 @@ OWN = Experiment(
     slopes=(("M", "H"),),
 )
 
-EXPERIMENTS = {"code": CODE, "expr": EXPR, "own": OWN, "work": WORK}
+EXPERIMENTS = {"code": CODE, "expr": EXPR, "own": OWN, "python": PYTHON, "work": WORK}
 """By the name on the command line."""
