@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from redqueen.config import GameConfig
 from redqueen.method import rewards
+from redqueen.method.rating import Rating
 from redqueen.method.reward_probe import probe_attempt, probe_proposal
 from redqueen.records import Verdict
 
@@ -53,6 +55,17 @@ def test_a_step_is_played(example: dict[str, Any], tiny_folder: Callable[[str], 
     assert {update.member for update in updates} == {"T0", "T1"}
     assert ratings.keys() == {"T2", "S2"} | (ratings.keys() & {"T0", "T1", "S0", "S1"})
     assert len(ratings) == 4
+
+
+@pytest.mark.parametrize(("status", "is_game"), [("error", True), ("infra_error", False)])
+def test_a_match_that_the_machine_lost_is_no_game(example: dict[str, Any], status: Any, is_game: bool) -> None:
+    text = probe_proposal(Verdict(status)).rollout
+    example["propose"] = lambda step, matches, *_: [(match, (text, Verdict(status)), None) for match in matches]
+    example["solve"] = lambda *_: {}
+    ratings = {name: Rating() for name in ("T0", "S0")}
+    example["play"](1, ratings, [], SimpleNamespace(update=lambda _: []), None)
+    assert (ratings["S0"].mu > Rating().mu) == is_game
+    assert (ratings["T0"] == Rating()) != is_game
 
 
 @pytest.mark.slow

@@ -36,8 +36,8 @@ class Limits:
     """What one job may use, all its inputs together."""
 
     cpu_s: float = 1.0
-    """CPU seconds of one child. In a validation interpreter A has half of it and the others have half as much again; a
-    patient job has twice as much."""
+    """CPU seconds of one child. In a validation, interpreter A has half of it and the others one and a half times as
+    much; a patient job has twice as much."""
     wall_s: float = 4.0
     """Seconds of one child, without those in which its values are read here. It only catches what the CPU limit cannot:
     a machine that stands still. So a second try has four times as much."""

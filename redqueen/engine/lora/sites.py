@@ -2,7 +2,7 @@
 
 y = x W^T + b + s_m (x A_m) B_m for the rows of member m, s_m = alpha / rank (LoRA, Hu et al. 2021, section 4.1).
 
-Shape suffixes: N rows, I inputs, O outputs, S or M slots (M of them are views), P one member's parameters, R rank,
+Shape suffixes: N rows, I inputs, O outputs, S or M slots, P one member's parameters, R rank,
 K = projections x rank.
 """
 
