@@ -153,8 +153,8 @@ def play(step: int, ratings: Ratings, references: list[Task], policy: Policy, ve
     rates = {match.id: {"code_o": solve_rates[match.id]} for match in matches if solve_rates[match.id]}
     par = par_of(list(rates.values()))
     # A teacher whose proposals are all invalid has lost. If the machine lost what there was to play, there is no game.
-    lost = {match.id for match, (_, verdict), task in proposals if task or verdict.status == "infra_error"}
-    for match in [match for match in matches if match.id in rates or match.id not in lost]:
+    lost = {match.id for match, (_, verdict), task in proposals if task or verdict.status == "infra_error"} - {*rates}
+    for match in [match for match in matches if match.id not in lost]:
         score = match_score(rates[match.id], par) if match.id in rates else 1.0
         result = outcome(score, band=0.03)
         pair = trueskill.rate(ratings[match.teacher], ratings[match.student], result)

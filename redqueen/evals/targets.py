@@ -50,7 +50,8 @@ def read_targets(
     `members` is "students", "all" or the name of one living member, which each run must have.
     Runs are evaluated at their checkpoint of `step`, by default the newest; with "all" at each that they have kept. The
     configuration is that of the first run among the targets, otherwise the default one on `model` with the prompts of
-    `template`. `warm-start` is the start that ships for these prompts, or without a run for the default ones.
+    `template`. `warm-start` is the start that ships for these prompts; if none does and no target is a run, that of the
+    default ones.
     Raises UserError if a target is nothing of that kind or is given twice, or the runs have different bases or prompts.
     """
     check_different(targets)

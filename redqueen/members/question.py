@@ -129,7 +129,8 @@ def seed_of(word: str, game: GameConfig) -> tuple[int, TaskKind, Draft]:
 def task_of_run(directory: RunDirectory, word: str) -> Task | None:
     """Returns the task of the run that has this id, as `redqueen show` prints it; None if there is none."""
     with ArchiveReader(directory.archive) as archive:
-        return next((row.task() for row in archive.rows(TaskRow, "id = ?", [word])), None)
+        row = archive.one(TaskRow, word)
+    return None if row is None else row.task()
 
 
 def _text(question: Sequence[str]) -> str:

@@ -22,11 +22,11 @@ from redqueen.records import ImportanceRatio
 # The importance ratio: how much likelier a sampled token is to the learner than it was to the sampler.
 #
 # Both have the same weights (or the sampler's are one version older: `learning.max_staleness`), but they round
-# differently, so the tokens are not drawn from quite the distribution that
-# is trained. Weighting each token by the ratio removes that bias; truncating the ratio bounds the variance that it adds
-# (Ionides 2008, Truncated Importance Sampling; for language models Yao et al. 2025, "Your Efficient RL Framework
-# Secretly Brings You Off-Policy RL Training"). verl's `rollout_is=token` and TRL's
-# `vllm_importance_sampling_correction` are the same, with the same cap of 2.
+# differently, so the tokens are not drawn from quite the distribution that is trained. Weighting each token by the
+# ratio removes that bias; truncating the ratio bounds the variance that it adds (Ionides 2008, Truncated Importance
+# Sampling; for language models Yao et al. 2025, "Your Efficient RL Framework Secretly Brings You Off-Policy RL
+# Training"). verl's `rollout_is=token` and TRL's `vllm_importance_sampling_correction` are the same, with the same cap
+# of 2.
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,8 @@ def two_of(parents: Sequence[Adapter]) -> list[Adapter]:
 def checked(parents: Sequence[Adapter]) -> list[Adapter]:
     """Returns the parents, if every one has the first one's sites, shapes and dtypes.
 
-    Raises ValueError if there is none, if they differ, or if a site's `a` is not [in, r] or its `b` not [r, out].
+    Raises ValueError if there is no parent, if their sites or shapes differ, or if a factor is no matrix:
+    `a` is [in, r] and `b` is [r, out].
     """
     if not parents:
         raise ValueError("an operator needs a parent")
