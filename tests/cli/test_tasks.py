@@ -287,8 +287,9 @@ def test_every_refused_row_is_listed_with_its_reason(tmp_path: Path) -> None:
 
 def test_equal_rows_are_judged_once_and_counted(tmp_path: Path) -> None:
     rows: list[object] = [{"program": ADD, "inputs": ["1"]}, {"program": "x", "inputs": ["1"]}] * 40
-    rows += [{"program": "y" * 70_000, "inputs": [str(number)]} for number in range(7)]
-    rows += [{"program": ADD, "inputs": ["1"], "message": "m" * 20_000}, {"program": ADD, "inputs": ["9" * 20_000]}]
+    # Limits are in bytes, and "é" has two.
+    rows += [{"program": "é" * 35_000, "inputs": [str(number)]} for number in range(7)]
+    rows += [{"program": ADD, "inputs": ["1"], "message": "é" * 10_000}, {"program": ADD, "inputs": ["é" * 10_000]}]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     done = redqueen("tasks", "import", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "seeds.txt"))
     assert done.returncode == 0, done.stderr

@@ -96,7 +96,7 @@ def _own_program(fields: Fields) -> OwnRow:
     if isinstance(kind, str) and is_kind(kind) and find(kind).language.words.name != PYTHON.words.name:
         raise BadRowError(f"its kind {kind} is not one of Python: play the file as it is, by game.tasks=FILE")
     program = _text(fields, "program")
-    if len(program) > MAX_PROGRAM_BYTES:
+    if _size(program) > MAX_PROGRAM_BYTES:
         raise BadRowError(f'"program" is longer than {MAX_PROGRAM_BYTES:,} bytes')
     inputs = _texts(fields, "inputs")
     if not 0 < len(inputs) <= MAX_INPUTS:
@@ -107,7 +107,7 @@ def _own_program(fields: Fields) -> OwnRow:
     message = fields.get("message") or ""
     if not isinstance(message, str):
         raise BadRowError('"message" must be a text')
-    if len(message) > MAX_TEXT_BYTES:
+    if _size(message) > MAX_TEXT_BYTES:
         raise BadRowError(f'"message" is longer than {MAX_TEXT_BYTES:,} bytes')
     # A seed's message is one line.
     message = printable(" ".join(message.split()))
@@ -304,7 +304,7 @@ def _tested(
         try:
             pair = test if isinstance(test, Pair) else _pair(test)
             cases([pair], MOST_TEST_BYTES)
-            if max(map(len, (pair.input, pair.output))) > MOST_TEST_BYTES:
+            if max(map(_size, (pair.input, pair.output))) > MOST_TEST_BYTES:
                 raise LiteralError(f"it is longer than {MOST_TEST_BYTES:,} bytes")
             pairs.setdefault(pair.input, pair)
         except (CodecError, ValueError) as error:
@@ -390,9 +390,14 @@ def _texts(fields: Fields, name: str, *, optional: bool = False) -> tuple[str, .
     texts: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [None]
     if not all(isinstance(text, str) for text in texts):
         raise BadRowError(f'"{name}" must be a list of texts')
-    if any(len(text) > MAX_TEXT_BYTES for text in texts):
+    if any(_size(text) > MAX_TEXT_BYTES for text in texts):
         raise BadRowError(f'a text of "{name}" is longer than {MAX_TEXT_BYTES:,} bytes')
     return tuple(texts)
+
+
+def _size(text: str) -> int:
+    """Returns the size of a text in bytes, which is what the jail limits."""
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _json(fields: Fields, name: str) -> Any:
