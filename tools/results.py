@@ -202,7 +202,7 @@ def _origin(run: RunDirectory) -> dict[str, Any]:
 
 def _keep_tasks(experiment: Experiment, arm: str, seed: int, run: RunDirectory) -> None:
     """Writes the tasks of a finished run to a file, if strangers are trained on them and it is not there."""
-    if experiment.by_depth or arm not in CURRICULA or _tasks_file(arm, seed).exists():
+    if STRANGERS not in experiment.seeds or arm not in CURRICULA or _tasks_file(arm, seed).exists():
         return
     TASKS.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "redqueen", "tasks", "export", str(run.path)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redqueen.config.recipes import configure
-from tools.experiments import CODE, EXPERIMENTS, EXPR, OWN, WORK, Experiment
+from tools.experiments import CODE, EXPERIMENTS, EXPR, OWN, PYTHON, WORK, Experiment
 
 FIRST = [
     pytest.param(each, arm, id=f"{each.prefix}{arm}")
@@ -13,7 +13,7 @@ FIRST = [
     for arm in each.arms
     if not arm.startswith("W")
 ]
-WITH_WORK = [pytest.param(each, arm, id=f"{each.prefix}{arm}") for each in (WORK, OWN) for arm in each.arms]
+WITH_WORK = [pytest.param(each, arm, id=f"{each.prefix}{arm}") for each in (WORK, OWN, PYTHON) for arm in each.arms]
 
 
 @pytest.mark.parametrize(("experiment", "arm"), FIRST)
@@ -37,7 +37,7 @@ def test_arms_differ_in_who_plays_and_in_nothing_else(experiment: Experiment, ar
 @pytest.mark.parametrize(("experiment", "arm"), WITH_WORK)
 def test_arms_with_work_make_as_many_attempts_and_are_asked_the_same(experiment: Experiment, arm: str) -> None:
     config = configure(experiment.settings(arm))
-    pair = configure(experiment.settings("C" if experiment is WORK else "H"))
+    pair = configure(experiment.settings("H" if experiment is OWN else "C"))
     assert (config.run, config.evals, config.sampling) == (pair.run, pair.evals, pair.sampling)
     same_rate = config.learning.model_copy(update={"teacher_lr": pair.learning.teacher_lr})
     assert same_rate == pair.learning
