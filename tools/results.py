@@ -38,6 +38,7 @@ from redqueen.store.archive.rows import TaskRow
 from redqueen.store.directory import RunDirectory
 from tools.experiments import EXPERIMENTS, EXPR, PASSES, STRANGERS, WINDOW, Experiment
 from tools.expr_scores import contested_depths, depth_scores, wrong_golds
+from tools.work_pay import pay_of_work
 
 ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "runs" / "results"
@@ -91,7 +92,7 @@ def _do(what: str, experiment: Experiment, arm: str, seed: int, data: Path | Non
         document = json.loads(numbers.read_text(encoding="utf-8"))
         run = RunDirectory(RUNS / name)
         if what == "again":
-            document |= {"secondary": _secondary(run), "breadth": _breadth(run)}
+            document |= {"secondary": _secondary(run), "breadth": _breadth(run), "pay_of_work": _pay_of_work(run)}
             document["steps"] = [_step(line) for line in run.metrics()]
             _keep_tasks(experiment, arm, seed, run)
         elif "passes" not in document:
@@ -181,6 +182,7 @@ def _numbers(experiment: Experiment, arm: str, seed: int, data: Path | None) -> 
         "held_out": [{"step": line["step"], **line["held_out"]} for line in lines if "held_out" in line],
         "wrong_golds": wrong_golds(run) if experiment is EXPR else None,
         "contested_depths": contested_depths(run) if experiment.by_depth else None,
+        "pay_of_work": _pay_of_work(run),
         "evaluations": {
             str(step): depth_scores(run, step) if experiment.by_depth else _scores(run, step, data)
             for step in _evaluated(run, experiment)
@@ -255,6 +257,9 @@ def _secondary(run: RunDirectory) -> dict[str, list[float] | None]:
         "dead code": lambda line: line.get("dead_code_by_kind", {}).values(),
         "guessable tasks": lambda line: [line["guessable"]["rate"]] if "guessable" in line else [],
         "new shapes": lambda line: [line["new_shape_rate"]] if "new_shape_rate" in line else [],
+        "attempts with work": lambda line: [line.get("work_rate")],
+        "work that is true": lambda line: [line.get("faithful_rate")],
+        "tokens of work": lambda line: [line.get("work_tokens")],
     }
     found: dict[str, list[float] | None] = {}
     for name, values in endpoints.items():
@@ -267,6 +272,10 @@ def _secondary(run: RunDirectory) -> dict[str, list[float] | None]:
         "solve rate swings (share of runs)": [float(swings.swings)] if swings else None,
         "best less weakest student, points": [round(100 * (max(rates) - min(rates)), 2)] if rates[1:] else None,
     }
+
+
+def _pay_of_work(run: RunDirectory) -> dict[str, list[dict[str, float]]] | None:
+    return pay_of_work(run) if run.config().model.prompts == "work" else None
 
 
 def _breadth(run: RunDirectory) -> dict[str, dict[int, float]]:

@@ -269,6 +269,8 @@ def tables(
     if strangers:
         parts.append(_stranger_table(runs, strangers))
     parts.append(_comparison_table(runs, strangers, experiment))
+    if any(run.get("pay_of_work") for by_seed in runs.values() for run in by_seed.values()):
+        parts.append(_work_table(runs))
     if narrowing(runs):
         parts.append(_breadth_table(runs, experiment))
     if panels:
@@ -293,7 +295,8 @@ def _columns(runs: Runs, gained: Callable[[str, Sequence[str]], Values]) -> dict
     """Returns the columns of a table of gains by their heads: all sets in each way, and each set drawn."""
     sets, ways = measured(runs)
     everything = {f"{way}, all": gained(way, SETS) for way in ways}
-    return everything | {f"drawn, {name}": gained("drawn", [name]) for name in sets}
+    # A single set is all there is.
+    return everything | {f"drawn, {name}": gained("drawn", [name]) for name in sets if sets[1:]}
 
 
 def _gain_table(runs: Runs) -> str:
@@ -442,6 +445,28 @@ def _comparison_table(runs: Runs, strangers: Mapping[int, Run], experiment: Expe
     head = ["primary comparison", "pairs", "difference, paired", "p", "p, Holm", "unpaired (Welch)"]
     title = f"**Comparisons, paired by seed** (Holm's correction is over the {len(planned)} of the plan)"
     return f"{title}\n\n{_table(head, rows)}"
+
+
+def _work_table(runs: Runs) -> str:
+    """Returns by arm and kind how many attempts have work, and what they gain by it at the same task."""
+    rows: list[list[str]] = []
+    for arm, by_seed in runs.items():
+        told = [run["pay_of_work"] for run in by_seed.values() if run.get("pay_of_work")]
+        for kind in sorted(set().union(*told)):
+            quarters = [one[kind] for one in told if kind in one]
+            shares = [(first["share"], last["share"]) for first, *_, last in quarters]
+            gained = [gain for each in quarters if (gain := _gain_by_work(each)) is not None]
+            tasks = sum(quarter["tasks"] for each in quarters for quarter in each)
+            rows.append([NAMES[arm], kind, str(len(quarters)), _from_to(shares, 2), _points(gained), f"{tasks:,}"])
+    head = ["arm", "kind", "seeds", "attempts with work", "right more often, points", "tasks"]
+    title = "**What work brings** (first to last quarter; then attempts with work less others at the same tasks)"
+    return f"{title}\n\n{_table(head, rows)}"
+
+
+def _gain_by_work(quarters: Sequence[Mapping[str, float]]) -> float | None:
+    """Returns the mean over a run's tasks that have attempts of both sorts; None without such a task."""
+    tasks = sum(quarter["tasks"] for quarter in quarters)
+    return sum(quarter["tasks"] * quarter["right"] for quarter in quarters) / tasks if tasks else None
 
 
 def _elsewhere_tables(runs: Runs, experiment: Experiment) -> str:

@@ -156,3 +156,17 @@ def test_figures_are_drawn_of_what_is_there() -> None:
     assert len(report.draw_strangers(STRANGERS).axes) == 2
     # Each operator and control has a panel.
     assert len(report.draw_retention(report.NUMBERS / "retention-E-1.json").axes) == 12
+
+
+def test_the_table_of_work_weighs_quarters_by_their_tasks_and_has_seeds_as_units() -> None:
+    none = {"share": 0.6, "tasks": 0, "right": 0.0}
+    quarters = [{"share": 0.2, "tasks": 30, "right": 0.1}, none, none, {"share": 0.6, "tasks": 10, "right": 0.3}]
+    twice = [{**quarter, "right": 2 * quarter["right"]} for quarter in quarters]
+    kinds = ({"code_o": quarters}, {"code_o": twice}, None)
+    runs = {
+        "A": {seed: {**run, "pay_of_work": kind} for (seed, run), kind in zip(RUNS["A"].items(), kinds, strict=True)}
+    }
+    assert "| A: one model in both roles | code_o | 2 | 0.20 to 0.60 | +22.5 [-72.8, +117.8] | 80 |" in report.tables(
+        runs, {}
+    )
+    assert "What work brings" not in report.tables(RUNS, {})
