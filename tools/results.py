@@ -92,7 +92,7 @@ def _do(what: str, experiment: Experiment, arm: str, seed: int, data: Path | Non
         document = json.loads(numbers.read_text(encoding="utf-8"))
         run = RunDirectory(RUNS / name)
         if what == "again":
-            document |= {"secondary": _secondary(run), "breadth": _breadth(run), "pay_of_work": _pay_of_work(run)}
+            document |= {"secondary": _secondary(run), "breadth": _breadth(run), "pay_of_work": pay_of_work(run)}
             document["steps"] = [_step(line) for line in run.metrics()]
             _keep_tasks(experiment, arm, seed, run)
         elif "passes" not in document:
@@ -182,7 +182,7 @@ def _numbers(experiment: Experiment, arm: str, seed: int, data: Path | None) -> 
         "held_out": [{"step": line["step"], **line["held_out"]} for line in lines if "held_out" in line],
         "wrong_golds": wrong_golds(run) if experiment is EXPR else None,
         "contested_depths": contested_depths(run) if experiment.by_depth else None,
-        "pay_of_work": _pay_of_work(run),
+        "pay_of_work": pay_of_work(run),
         "evaluations": {
             str(step): depth_scores(run, step) if experiment.by_depth else _scores(run, step, data)
             for step in _evaluated(run, experiment)
@@ -272,10 +272,6 @@ def _secondary(run: RunDirectory) -> dict[str, list[float] | None]:
         "solve rate swings (share of runs)": [float(swings.swings)] if swings else None,
         "best less weakest student, points": [round(100 * (max(rates) - min(rates)), 2)] if rates[1:] else None,
     }
-
-
-def _pay_of_work(run: RunDirectory) -> dict[str, list[dict[str, float]]] | None:
-    return pay_of_work(run) if run.config().model.prompts == "work" else None
 
 
 def _breadth(run: RunDirectory) -> dict[str, dict[int, float]]:

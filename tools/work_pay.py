@@ -15,9 +15,11 @@ Rights = tuple[list[bool], list[bool]]
 """Which attempts at a task are right: of those without work, and of those with some."""
 
 
-def pay_of_work(run: RunDirectory) -> dict[str, list[dict[str, float]]]:
-    """Returns `differences` of a finished run by kind and quarter."""
+def pay_of_work(run: RunDirectory) -> dict[str, list[dict[str, float]]] | None:
+    """Returns `differences` of a finished run by kind and quarter; None where prompts do not ask for work."""
     prompts = run.config().model.prompts
+    if prompts != "work":
+        return None
     with ArchiveReader(run.archive) as reader:
         kinds = {task.id: task.kind for task in reader.every(TaskRow)}
         attempts = list(reader.every(AttemptRow))
