@@ -174,6 +174,16 @@ def judged(answers: Iterable[HeldOutAnswer]) -> dict[str, dict[Problem, bool]]:
     return by_member
 
 
+def kind_of(problem: str) -> Kind | None:
+    """Returns the kind that a problem is posed in; None for a benchmark's own problem.
+
+    >>> kind_of("reserved-report-12-code_o"), kind_of("HumanEval/12")
+    ('code_o', None)
+    """
+    kind = problem.rpartition("-")[2]
+    return kind if kind in names() else None
+
+
 def program_of(problem: str) -> str:
     """Returns the name of the program that a problem is posed on; a benchmark's own problem stands for itself.
 
@@ -183,8 +193,8 @@ def program_of(problem: str) -> str:
     >>> program_of("reserved-report-12-code_o"), program_of("HumanEval/12")
     ('reserved-report-12', 'HumanEval/12')
     """
-    program, _, kind = problem.rpartition("-")
-    return program if kind in names() else problem
+    kind = kind_of(problem)
+    return problem if kind is None else problem.removesuffix(f"-{kind}")
 
 
 def gain_over(start: Mapping[Problem, bool], member: Mapping[Problem, bool]) -> Interval | None:

@@ -7,18 +7,26 @@ from typing import Any
 import pytest
 
 from redqueen.evals.held_out import START, HeldOutAnswer
-from redqueen.run.recording.metrics.dynamics import SHOWN, held_out_lines, held_out_scores, rates, sentence
+from redqueen.run.recording.metrics.dynamics import (
+    LEAST_OF_A_KIND,
+    SHOWN,
+    held_out_by_kind_scores,
+    held_out_lines,
+    held_out_scores,
+    rates,
+    sentence,
+)
 from redqueen.run.recording.terminal import headline
 from redqueen.store.metrics import StepMetrics
 
 
-def answers(member: str, *right: bool | None, benchmark: str = "reserved") -> list[HeldOutAnswer]:
+def answers(member: str, *right: bool | None, benchmark: str = "reserved", kind: str = "") -> list[HeldOutAnswer]:
     statuses = {True: "correct", False: "wrong", None: "infra_error"}
     return [
         HeldOutAnswer(
             member=member,
             benchmark=benchmark,
-            problem=str(number),
+            problem=f"{number}-{kind}" if kind else str(number),
             text="",
             status=statuses[one],
             tokens=1,
@@ -60,6 +68,30 @@ def test_students_are_scored_on_the_problems_that_all_of_them_answered() -> None
     assert (found["problems"], found["start"]) == (3, pytest.approx(2 / 3))
     assert found["students"]["S0"] == found["students"]["S1"]
     assert sentence("S0", found).startswith("S0 solves 100 % of 3 held-out tasks, the start 67 %: +33")
+
+
+def test_each_kind_has_its_scores_over_the_problems_that_all_answered() -> None:
+    start = [*answers(START, True, False, kind="code_i"), *answers(START, False, True, kind="code_o")]
+    start += answers(START, True, benchmark="HumanEval+")
+    first = [*answers("S0", True, True, kind="code_i"), *answers("S0", True, None, kind="code_o")]
+    second = [*answers("S1", False, True, kind="code_i"), *answers("S1", False, True, kind="code_o")]
+    found = held_out_by_kind_scores([*first, *second], start)
+    assert found == {
+        "code_i": {"problems": 2, "start": 0.5, "students": 0.75},
+        "code_o": {"problems": 1, "start": 0.0, "students": 0.5},
+    }
+    assert held_out_by_kind_scores(first, []) == held_out_by_kind_scores([], start) == {}
+
+
+def test_the_end_of_a_run_says_it_by_kind_where_each_has_many_problems() -> None:
+    kinds = {"code_i": {"problems": 70, "start": 0.3, "students": 0.474}}
+    kinds["code_o"] = {"problems": LEAST_OF_A_KIND, "start": 0.2, "students": 0.21}
+    line = last(scores(S0=0.2), S0=1.0)
+    line["held_out_by_kind"] = kinds
+    said = "by kind, from the start to the mean of the students: code_i 30 to 47 %, code_o 20 to 21 %"
+    assert held_out_lines([line])[1] == said
+    kinds["code_o"]["problems"] -= 1
+    assert said not in held_out_lines([line])
 
 
 def test_without_a_start_or_answers_there_is_nothing_to_compare() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from redqueen.base.intervals import mean
 from redqueen.base.machine import now
-from redqueen.evals.held_out import OWN, START, HeldOutAnswer, gain_over, judged
+from redqueen.evals.held_out import OWN, START, HeldOutAnswer, Problem, gain_over, judged, kind_of
 from redqueen.method.played_step import ScoredAttempt, ScoredProposal
 from redqueen.records import Kind, Verdict
 from redqueen.run.recording.metrics.metric import (
@@ -39,6 +39,8 @@ OWN_SCORES = "held_out_own"
 """The metric of the user's own held-out tasks."""
 SHOWN = 4
 """The most students that have a sentence each at the end of a run."""
+LEAST_OF_A_KIND = 30
+"""The least held-out problems of each kind for a sentence by kind: the rates of fewer say next to nothing."""
 
 
 def rates(answers: Sequence[HeldOutAnswer]) -> dict[str, dict[str, float | None]]:
@@ -62,9 +64,7 @@ def held_out_scores(
     They are on the user's `own` held-out tasks, or on all others. All are over the same problems: those that the
     machine lost for none of them. A student is left out if it lost every answer of it.
     """
-    members = judged(answer for answer in answers if (answer.benchmark == OWN) == own)
-    asked = judged(answer for answer in start if (answer.benchmark == OWN) == own).get(START, {})
-    first = {problem: right for problem, right in asked.items() if all(problem in own for own in members.values())}
+    first, members = _compared(answers, start, own)
     if not members or not first:
         return None
     students: dict[str, dict[str, float | None]] = {}
@@ -76,6 +76,35 @@ def held_out_scores(
     return {"problems": len(first), "start": fmean(first.values()), "students": students}
 
 
+def held_out_by_kind_scores(
+    answers: Sequence[HeldOutAnswer], start: Sequence[HeldOutAnswer]
+) -> dict[Kind, dict[str, float]]:
+    """Returns the students' mean beside the start's, each kind of task for itself, over the problems of `held_out`."""
+    first, members = _compared(answers, start, own=False)
+    problems: dict[Kind, list[Problem]] = {}
+    for problem in first if members else ():
+        if kind := kind_of(problem[1]):
+            problems.setdefault(kind, []).append(problem)
+    return {
+        kind: {
+            "problems": len(posed),
+            "start": fmean(first[problem] for problem in posed),
+            "students": fmean(right[problem] for right in members.values() for problem in posed),
+        }
+        for kind, posed in sorted(problems.items())
+    }
+
+
+def _compared(
+    answers: Sequence[HeldOutAnswer], start: Sequence[HeldOutAnswer], own: bool
+) -> tuple[dict[Problem, bool], dict[str, dict[Problem, bool]]]:
+    """Returns at which problems the start is right, of those that nobody's answer was lost of, and each student."""
+    members = judged(answer for answer in answers if (answer.benchmark == OWN) == own)
+    asked = judged(answer for answer in start if (answer.benchmark == OWN) == own).get(START, {})
+    first = {problem: right for problem, right in asked.items() if all(problem in one for one in members.values())}
+    return first, members
+
+
 def held_out_lines(lines: Sequence[StepMetrics]) -> list[str]:
     """Returns a sentence on each student of the last evaluation, the fittest first, and how to read it.
 
@@ -83,6 +112,10 @@ def held_out_lines(lines: Sequence[StepMetrics]) -> list[str]:
     """
     last = lines[-1] if lines else {}
     sentences = _sentences(last, "held_out", "")
+    kinds = last.get("held_out_by_kind") or {}
+    if kinds and min(one["problems"] for one in kinds.values()) >= LEAST_OF_A_KIND:
+        told = [f"{kind} {100 * one['start']:.0f} to {100 * one['students']:.0f} %" for kind, one in kinds.items()]
+        sentences.append(f"by kind, from the start to the mean of the students: {', '.join(told)}")
     sentences += _sentences(last, OWN_SCORES, "YOUR ")
     # Where no answer has changed there is no interval.
     if any("[" in sentence for sentence in sentences):
@@ -182,6 +215,34 @@ def held_out(step: CountedStep) -> dict[str, Any] | None:
 def held_out_own(step: CountedStep) -> dict[str, Any] | None:
     """The same of your own tasks that the run holds out (`evals.own`); these are not in `held_out`."""
     return held_out_scores(step.record.answers, step.record.start, own=True)
+
+
+def _starts_and_students(lines: Sequence[Line], name: str) -> Curves:
+    curves: Curves = {}
+    for kind in named(lines, name):
+        curves[kind] = column(lines, name, kind, "students")
+        curves[f"{kind}, the start"] = column(lines, name, kind, "start")
+    return curves
+
+
+@METRICS.add(
+    "share",
+    MetricChart(
+        "held-out-by-kind",
+        "Held-out problems, by kind",
+        "Right answers among the judged ones, as the mean of the living students, each kind of task for itself, beside "
+        "the adapter that all members began with.",
+        _starts_and_students,
+        only="held_out_by_kind",
+    ),
+    optional=True,
+)
+def held_out_by_kind(step: CountedStep) -> dict[Kind, dict[str, float]] | None:
+    """`held_out` by kind, where there are several: the number of `problems`, the share that the `start` solves, and the
+    mean of the `students`.
+    """
+    scores = held_out_by_kind_scores(step.record.answers, step.record.start)
+    return scores if len(scores) > 1 else None
 
 
 def _benchmarks(lines: Sequence[Line], name: str) -> Curves:
