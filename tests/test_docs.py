@@ -36,6 +36,12 @@ def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_every_figure_is_shown_by_a_page() -> None:
+    shown = {link for page in PAGES for link in re.findall(r"figures/([\w.-]+)", page.read_text(encoding="utf-8"))}
+    figures = {file.name for file in (REPOSITORY / "docs" / "figures").iterdir()}
+    assert figures - shown == set()
+
+
 def test_the_architecture_names_every_room() -> None:
     text = (REPOSITORY / "docs" / "ARCHITECTURE.md").read_text()
     rooms = [path for path in (REPOSITORY / "redqueen").iterdir() if path.is_dir() and path.name != "__pycache__"]

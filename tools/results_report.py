@@ -681,13 +681,14 @@ def main() -> None:
         if not runs:
             print(f"docs/{experiment.page}: {NUMBERS} holds no numbers yet: python -m tools.results runs")
             continue
-        name = experiment.figures
-        write(draw_gains(runs), FIGURES / f"{name}-gain.svg")
-        write(draw_courses(runs, experiment), FIGURES / f"{name}-course.svg")
-        if strangers:
-            write(draw_strangers(strangers), FIGURES / f"{name}-strangers.svg")
         file = PAGES / experiment.page
         page = file.read_text(encoding="utf-8")
+        name = experiment.figures
+        write(draw_courses(runs, experiment), FIGURES / f"{name}-course.svg")
+        if f"{name}-gain.svg" in page:
+            write(draw_gains(runs), FIGURES / f"{name}-gain.svg")
+        if strangers:
+            write(draw_strangers(strangers), FIGURES / f"{name}-strangers.svg")
         before, _, rest = page.partition(BEGIN)
         _, _, after = rest.partition(END)
         panels, elsewhere = (read(experiment, NUMBERS / folder)[0] for folder in ("panels", "cpu"))
