@@ -238,8 +238,8 @@ def _starts_and_students(lines: Sequence[Line], name: str) -> Curves:
     optional=True,
 )
 def held_out_by_kind(step: CountedStep) -> dict[Kind, dict[str, float]] | None:
-    """`held_out` by kind, where there are several: the number of `problems`, the share that the `start` solves, and the
-    mean of the `students`.
+    """The reserved programs in `held_out` by kind, where they are posed in several: the number of `problems`, the share
+    that the `start` solves, and the mean of the `students`.
     """
     scores = held_out_by_kind_scores(step.record.answers, step.record.start)
     return scores if len(scores) > 1 else None
