@@ -21,6 +21,7 @@ _QUESTIONS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         (
             "held-out-own",
             "held-out-students",
+            "held-out-by-kind",
             "held-out",
             "solve-rate",
             "solve-rate-own",

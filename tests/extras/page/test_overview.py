@@ -72,6 +72,7 @@ def test_every_chart_is_under_a_question_of_its_own(run: LiveRun) -> None:
     assert question_of("new-chart", "training") == "How does the training go?"
     assert question_of("new-chart", "new-section") == QUESTIONS[-1]
     assert question_of("valid-rate", "dynamics") == "Are the tasks valid, and worth solving?"
+    assert question_of("held-out-by-kind", "dynamics") == "Do students learn?"
 
 
 def test_a_rating_is_a_band(run: LiveRun) -> None:
