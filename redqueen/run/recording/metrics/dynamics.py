@@ -98,7 +98,7 @@ def held_out_by_kind_scores(
 def _compared(
     answers: Sequence[HeldOutAnswer], start: Sequence[HeldOutAnswer], own: bool
 ) -> tuple[dict[Problem, bool], dict[str, dict[Problem, bool]]]:
-    """Returns at which problems the start is right, of those that nobody's answer was lost of, and each student."""
+    """Returns which problems the start solved, of those that everyone has an answer to, and which each student did."""
     members = judged(answer for answer in answers if (answer.benchmark == OWN) == own)
     asked = judged(answer for answer in start if (answer.benchmark == OWN) == own).get(START, {})
     first = {problem: right for problem, right in asked.items() if all(problem in one for one in members.values())}
