@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,13 @@ def write(figure: Figure, file: Path) -> None:
     """Writes a PNG or SVG file, by the file's ending. Raises OSError if it cannot be written."""
     with mpl.rc_context(_STABLE):
         figure.savefig(file, dpi=130, metadata={"Date": None} if file.suffix == ".svg" else None)
+    if file.suffix == ".svg":
+        file.write_text(_with_short_paths(file.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def _with_short_paths(svg: str) -> str:
+    """Returns the SVG with its paths in hundredths of a point, which makes a figure of curves about a fifth smaller."""
+    return re.sub(r'(?<= d=")[^"]+', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), svg)
 
 
 FORMATS = (".png", ".svg")
