@@ -55,6 +55,8 @@ class Experiment:
 
 
 ONE_OF_EACH = ("population.teachers=1", "population.students=1", "evolution.enabled=false")
+TWO_OF_EACH = ("population.teachers=2", "population.students=2")
+BIRTHS = (*TWO_OF_EACH, "evolution.enabled=true")
 AS_IN_THE_PAPER = ("game.teacher_reward=populora", "game.references_from=all", "learning.teacher_lr=none")
 
 CODE = Experiment(
@@ -103,10 +105,10 @@ EXPR = Experiment(
     arms={
         "R": ("expr", "population.teachers=0", "population.students=1", "evolution.enabled=false"),
         "A": ("expr", "matched=per_adapter"),
-        "B": ("expr", "matched=total"),
+        "B": ("expr", *TWO_OF_EACH, "matched=total"),
         "C": ("expr", *ONE_OF_EACH),
-        "D": ("expr", "evolution.enabled=false"),
-        "E": ("expr",),
+        "D": ("expr", *TWO_OF_EACH, "evolution.enabled=false"),
+        "E": ("expr", *BIRTHS),
         "W10": _wrong("10"),
         "W30": _wrong("30"),
     },
@@ -124,7 +126,7 @@ WITH_WORK = (
 )
 ALONE = ("population.teachers=0", "population.students=1", "evolution.enabled=false", "game.proposals=12")
 PAIR = (*ONE_OF_EACH, "game.proposals=12")
-TWO_PAIRS = ("game.proposals=6",)
+TWO_PAIRS = (*BIRTHS, "game.proposals=6")
 SINGLE_AGENT = ("matched=per_adapter", "game.proposals=12")
 
 WORK = Experiment(
