@@ -117,7 +117,8 @@ def work_tokens(step: CountedStep) -> float | None:
     MetricChart(
         "work",
         "Attempts with work, and with correct work",
-        "Attempts that work the answer out, and the share of these whose work is what the program does, line by line.",
+        "Attempts that work the answer out, and the share of these whose work is what the program does, line by line. "
+        "Harder tasks lower the second.",
         several(work="work_rate", faithful="faithful_rate"),
     ),
     optional=True,
