@@ -118,7 +118,7 @@ def work_tokens(step: CountedStep) -> float | None:
         "work",
         "Attempts with work, and with correct work",
         "Attempts that work the answer out, and the share of these whose work is what the program does, line by line. "
-        "Harder tasks lower the second.",
+        "Harder tasks lower that share.",
         several(work="work_rate", faithful="faithful_rate"),
     ),
     optional=True,
